@@ -1,8 +1,8 @@
-"""Permissions: who may do what, for every entry point.
+"""Permissions of roles, for every entry point.
 
-Roles: a viewer sees; a member submits and acts on own workloads; a project admin acts on all workloads
-of the project and on its members; a department admin also on the department's projects and quotas; a
-platform admin on everything. An object that is not yours does not exist.
+A viewer reads. A member submits workloads and acts on their own. A project admin acts on all workloads and
+members of the project. A department admin also acts on the projects and quotas of the department. A platform
+admin acts on everything. An object that the user cannot see is reported as not found.
 """
 
 from enum import StrEnum
@@ -25,7 +25,7 @@ class Action(StrEnum):
     SET_QUOTA = "set_quota"  # on the owner: a department or a project
     GRANT = "grant"  # members of a department or project
     ADMINISTER = "administer"  # the platform: departments, pools, people
-    VIEW_CAPACITY = "view_capacity"  # node pools and nodes: what there is, and how much of it is free
+    VIEW_CAPACITY = "view_capacity"  # node pools and nodes, with total and free capacity
 
 
 SCOPE_NEEDED = {
@@ -47,51 +47,51 @@ def is_platform_admin(acting: Acting) -> bool:
         return True
     if not user.is_active:
         return False
-    if "platform_admin" not in acting.known:
-        held = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
-        acting.known["platform_admin"] = user.is_superuser or held.exists()
-    return acting.known["platform_admin"]
+    if "platform_admin" not in acting.role_cache:
+        memberships = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
+        acting.role_cache["platform_admin"] = user.is_superuser or memberships.exists()
+    return acting.role_cache["platform_admin"]
 
 
 def has_role(acting: Acting) -> bool:
-    """Whether the user has any role, in a project, a department or the platform."""
+    """Return True if the user has a role in any project, any department or the platform."""
     if is_platform_admin(acting):
         return True
-    if "role" not in acting.known:
-        acting.known["role"] = Membership.objects.filter(user=_active(acting)).exists()
-    return acting.known["role"]
+    if "role" not in acting.role_cache:
+        acting.role_cache["role"] = Membership.objects.filter(user=_active(acting)).exists()
+    return acting.role_cache["role"]
 
 
 def visible_pools(acting: Acting) -> QuerySet[NodePool]:
-    """Every node pool for a user with a role, none for an account without one."""
+    """Return all node pools for a user with a role, none for an account without one."""
     return NodePool.objects.all() if has_role(acting) else NodePool.objects.none()
 
 
 def visible_nodes(acting: Acting) -> QuerySet[Node]:
-    """Nodes of visible pools, ended ones among them."""
+    """Return the nodes of visible pools, including ended nodes."""
     return Node.objects.all() if has_role(acting) else Node.objects.none()
 
 
 def visible_departments(acting: Acting) -> QuerySet[Department]:
     if is_platform_admin(acting):
         return Department.objects.all()
-    mine = Membership.objects.filter(user=_active(acting))
+    memberships = Membership.objects.filter(user=_active(acting))
     return Department.objects.filter(
-        Q(pk__in=mine.values("department")) | Q(pk__in=mine.values("project__department"))
+        Q(pk__in=memberships.values("department")) | Q(pk__in=memberships.values("project__department"))
     )
 
 
 def visible_projects(acting: Acting) -> QuerySet[Project]:
     if is_platform_admin(acting):
         return Project.objects.all()
-    mine = Membership.objects.filter(user=_active(acting))
+    memberships = Membership.objects.filter(user=_active(acting))
     return Project.objects.filter(
-        Q(pk__in=mine.values("project")) | Q(department__in=mine.values("department"))
+        Q(pk__in=memberships.values("project")) | Q(department__in=memberships.values("department"))
     )
 
 
 def whole_departments(acting: Acting) -> QuerySet[Department]:
-    """Departments of which the person sees everything, not only one project."""
+    """Return the departments that the user sees as a whole, not only some of their projects."""
     if is_platform_admin(acting):
         return Department.objects.all()
     return Department.objects.filter(
@@ -102,26 +102,26 @@ def whole_departments(acting: Acting) -> QuerySet[Department]:
 def administered_departments(acting: Acting) -> QuerySet[Department]:
     if is_platform_admin(acting):
         return Department.objects.all()
-    held = Membership.objects.filter(user=_active(acting), role=Role.DEPARTMENT_ADMIN)
-    return Department.objects.filter(pk__in=held.values("department"))
+    memberships = Membership.objects.filter(user=_active(acting), role=Role.DEPARTMENT_ADMIN)
+    return Department.objects.filter(pk__in=memberships.values("department"))
 
 
 def administered_projects(acting: Acting) -> QuerySet[Project]:
-    """By a role in the project itself, in its department, or in the platform."""
+    """Return the projects administered through a role in the project, its department or the platform."""
     if is_platform_admin(acting):
         return Project.objects.all()
-    held = Membership.objects.filter(user=_active(acting), role=Role.PROJECT_ADMIN)
+    memberships = Membership.objects.filter(user=_active(acting), role=Role.PROJECT_ADMIN)
     return Project.objects.filter(
-        Q(pk__in=held.values("project")) | Q(department__in=administered_departments(acting))
+        Q(pk__in=memberships.values("project")) | Q(department__in=administered_departments(acting))
     )
 
 
 def administers_any(acting: Acting) -> bool:
-    """Whether the user administers a project, a department or the platform."""
+    """Return True if the user administers any project, any department or the platform."""
     if is_platform_admin(acting):
         return True
-    held = Membership.objects.filter(user=_active(acting))
-    return held.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
+    memberships = Membership.objects.filter(user=_active(acting))
+    return memberships.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
 
 
 def may(acting: Acting, action: Action, obj: Any = None) -> bool:
@@ -135,14 +135,14 @@ def may(acting: Acting, action: Action, obj: Any = None) -> bool:
 
 
 def require(acting: Acting, action: Action, obj: Any = None) -> None:
-    """Raises NotFound where the object is not visible, Forbidden where only the action is not allowed."""
+    """Raise NotFound if the object is not visible, Forbidden if only the action is not allowed."""
     if obj is not None and not _sees(acting, obj):
         raise NotFound(f"There is no {_kind(obj)} of that name or id.")
     if not may(acting, action, obj):
         missing = SCOPE_NEEDED[action]
         if missing not in acting.scopes:
             raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
-        raise Forbidden(f"Your role does not allow you to {_said(action)}.")
+        raise Forbidden(f"Your role does not allow you to {_described(action)}.")
 
 
 def _active(acting: Acting) -> User | None:
@@ -183,8 +183,8 @@ def _allowed_on_project(acting: Acting, action: Action, project: Project) -> boo
 def _operates(acting: Acting, workload: Workload) -> bool:
     if _allowed_on_project(acting, Action.OPERATE, workload.project):
         return True
-    own = acting.user is not None and workload.submitted_by_id == acting.user.pk
-    return own and Role.MEMBER in _roles_in(acting, workload.project)
+    is_owner = acting.user is not None and workload.submitted_by_id == acting.user.pk
+    return is_owner and Role.MEMBER in _roles_in(acting, workload.project)
 
 
 def _roles_in(acting: Acting, project: Project) -> set[str]:
@@ -227,11 +227,11 @@ def _kind(obj: Model) -> str:
     return str(obj._meta.verbose_name)
 
 
-def _said(action: Action) -> str:
+def _described(action: Action) -> str:
     return {
         Action.VIEW: "see this",
         Action.SUBMIT: "submit workloads here",
-        Action.OPERATE: "act on this workload",
+        Action.OPERATE: "control this workload",
         Action.EDIT: "change this",
         Action.SET_QUOTA: "set this quota",
         Action.GRANT: "change members here",

@@ -1,4 +1,4 @@
-"""The actor: a person with the scopes of the token used, or a part of Berth itself."""
+"""The actor: a user with the scopes of the token in use, or a part of Berth itself."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,16 +13,16 @@ ALL_SCOPES = frozenset(SCOPES)
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """`user` is None for Berth's own parts, which may do everything; `name` is what history shows."""
+    """`user` is None for parts of Berth, which may do everything; `name` is recorded in the history."""
 
     user: "User | None"
     name: str
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
-    until: datetime | None = None  # when the token used here ends; None: no token, or one without an end
-    token_id: int | None = None  # of the token used; None: a session, or no token
-    session_key: str = ""  # of the browser session used
-    known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # asked once per request
+    until: datetime | None = None  # expiry of the token in use; None without a token or an expiry
+    token_id: int | None = None  # of the token in use; None for a session
+    session_key: str = ""  # of the browser session in use
+    role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # per request
 
     @classmethod
     def person(

@@ -8,4 +8,4 @@ class ProjectsConfig(AppConfig):
     label = "projects"
 
     def ready(self) -> None:
-        from projects import pool_changes, signing_out  # noqa: F401  (connect their receivers)
+        from projects import receivers  # noqa: F401  (connects them)

@@ -1,6 +1,4 @@
-"""Task queue jobs of projects; each may run twice or be interrupted.
-
-Each task may run twice, or be killed half way."""
+"""Task queue jobs of projects; each may run twice or be interrupted."""
 
 from django.utils import timezone
 
@@ -12,18 +10,19 @@ def deliver(delivery: int) -> bool:
     return deliveries.deliver(delivery, timezone.now())
 
 
-def tell() -> dict[str, int]:
-    """What is news without anything having moved: long waits, GPUs that idle, failing pools."""
+def notify_conditions() -> dict[str, int]:
+    """Notify subscribers of conditions without a state change: long waits, idle GPUs, failing pools."""
     now = timezone.now()
     return {
-        "waiting": notify.tell_waiting(now), "idle": idle.tell_idle(now), "pools": notify.tell_pools(now),
-    }  # fmt: skip
+        "waiting": notify.notify_pending(now),
+        "idle": idle.notify_idle(now),
+        "pools": notify.notify_pools(now),
+    }
 
 
-def lapse() -> int:
-    """Changes of quotas whose time is over are taken back; returns how many."""
-    return expiry.lapse_due(timezone.now())
+def revert_expired_quota_changes() -> int:
+    return expiry.revert_expired(timezone.now())
 
 
-def hand_out_due() -> int:
-    return deliveries.hand_out_due(timezone.now())
+def enqueue_due_deliveries() -> int:
+    return deliveries.enqueue_due(timezone.now())

@@ -14,9 +14,9 @@ class RegularTask:
 
 REGULAR = (
     RegularTask("berth: delete expired data", "scheduler.tasks.delete_expired", 10),
-    RegularTask("berth: deliver what is due", "projects.tasks.hand_out_due", 1),
-    RegularTask("berth: tell who waits", "projects.tasks.tell", 1),
-    RegularTask("berth: end what was for a while", "projects.tasks.lapse", 1),
+    RegularTask("berth: enqueue due deliveries", "projects.tasks.enqueue_due_deliveries", 1),
+    RegularTask("berth: notify conditions", "projects.tasks.notify_conditions", 1),
+    RegularTask("berth: revert expired quota changes", "projects.tasks.revert_expired_quota_changes", 1),
     RegularTask("berth: check budgets", "scheduler.tasks.check_budgets", 5),
 )
 

@@ -39,14 +39,14 @@ def delete_expired() -> dict[str, int]:
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
     return {
-        "tokens": tokens.forget_ended(before=now - retention["tokens"]),
+        "tokens": tokens.delete_ended(before=now - retention["tokens"]),
         "join tokens": machines.forget_tokens(before=now - retention["tokens"]),
-        "deliveries": deliveries.forget_old(before=now - retention["deliveries"]),
+        "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
         "environments": len(environments_here().clear(digests_in_use())),
         "environments known": environments.forget_unused(before=now - A_DAY),
         "answers": _expired_responses(),
-        "links to ports": ports.forget_links(before=now),
-        "calls": calls.forget_ended(before=now - AN_HOUR),
+        "links to ports": ports.delete_links(before=now),
+        "calls": calls.delete_ended(before=now - AN_HOUR),
         "use": forget_old(
             minutes_before=now - retention["utilization by minute"],
             hours_before=now - retention["utilization by hour"],

@@ -8,7 +8,7 @@ from unfold.decorators import display
 
 from berth.server.web.administration import ReadOnly, table
 from berth.server.web.time_filter import TimesBetween
-from projects.models import Engine, ScaleRequest, Scaling, Service
+from projects.models import InferenceEngine, ScaleRequest, Scaling, Service
 
 
 @admin.register(Service)
@@ -19,7 +19,7 @@ class ServiceAdmin(ReadOnly):
     list_select_related = ("workload__project",)
 
 
-@admin.register(Engine)
+@admin.register(InferenceEngine)
 class EngineAdmin(ReadOnly):
     list_display = ("name", "service", "origin", "state", "url", "is_healthy", "since", "failure")
     list_filter = ("state", "origin", ("created_at", TimesBetween))

@@ -97,7 +97,7 @@ class OneTemplate(ApiView):
         present = self._find(project, template)
         expected = expected_version(request, present.version if present else None)
         values = parse_body(request, TemplateValues)
-        stored = templates.save_template(
+        stored = templates.set_template(
             acting=self.acting, project=project, name=template, text=_text(values), about=values.description,
             expected_version=expected,
         )  # fmt: skip
@@ -112,7 +112,7 @@ class OneTemplate(ApiView):
         found = self._there(selectors.find_project(self.acting, name), template)
         templates.require_change(self.acting, found)
         expected = expected_version(request, found.version)
-        templates.remove_template(acting=self.acting, template=found, expected_version=expected)
+        templates.delete_template(acting=self.acting, template=found, expected_version=expected)
         return no_content()
 
     def _find(self, project: Project, name: str) -> Template | None:

@@ -1,4 +1,4 @@
-"""What a connection was opened with, and whether that is still valid."""
+"""Credentials of open connections, and whether they are still valid."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,41 +27,41 @@ class Credential:
 
 
 def session_key(headers: Headers) -> str:
-    """The key in the session cookie of a request; empty without one."""
+    """Return the session key in the cookies of a request, or an empty string."""
     return cookie_in(headers, settings.SESSION_COOKIE_NAME)
 
 
-def person_behind(credential: Credential) -> User | None:
-    """The active person whom the session or the token signs in now, read from the database."""
+def user_behind(credential: Credential) -> User | None:
+    """Return the active user of a session or token, read from the database, or None."""
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
         return token.user if token is not None and is_usable(token) else None
-    return _person_in_session(credential.session_key) if credential.session_key else None
+    return _session_user(credential.session_key) if credential.session_key else None
 
 
 def roles_of(user: User) -> frozenset[tuple[Any, ...]]:
-    """Everything that gives the person rights; a right that is lost is missing in a later answer."""
-    held = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
+    """Return the roles of a user; connections end when one of them is revoked."""
+    roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
-    return frozenset({*held, *superuser})
+    return frozenset({*roles, *superuser})
 
 
 def states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """A value for each credential that differs once it has ended or its person's rights have changed.
+    """Return a value per credential that changes once it has ended or the user's rights have changed.
 
-    Takes at most seven statements however many credentials there are.
+    Needs at most seven queries, regardless of the number of credentials.
     """
-    given = frozenset(credentials)
-    owners = {**_sessions(given), **_tokens(given), **_visits(given)}
-    people = _people({user for user, _ in owners.values()})
-    return {each: (owner, people.get(owner[0])) if (owner := owners.get(each)) else None for each in given}
+    unique = frozenset(credentials)
+    owners = {**_sessions(unique), **_tokens(unique), **_visits(unique)}
+    rights = _rights({user for user, _ in owners.values()})
+    return {each: (owner, rights.get(owner[0])) if (owner := owners.get(each)) else None for each in unique}
 
 
-Owners = dict[Credential, tuple[int, object]]  # the person's id, and what else must stay the same
+Owners = dict[Credential, tuple[int, object]]  # the user's id, and what else must not change
 
 
-def _sessions(given: frozenset[Credential]) -> Owners:
-    keys = [each.session_key for each in given if each.session_key]
+def _sessions(credentials: frozenset[Credential]) -> Owners:
+    keys = [each.session_key for each in credentials if each.session_key]
     if not keys:
         return {}
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
@@ -73,17 +73,17 @@ def _sessions(given: frozenset[Credential]) -> Owners:
     return owners
 
 
-def _tokens(given: frozenset[Credential]) -> Owners:
-    ids = [each.token_id for each in given if each.token_id is not None]
+def _tokens(credentials: frozenset[Credential]) -> Owners:
+    ids = [each.token_id for each in credentials if each.token_id is not None]
     if not ids:
         return {}
     rows = valid_tokens(timezone.now()).filter(pk__in=ids)
     return {Credential(token_id=row.pk): (row.user_id, None) for row in rows}
 
 
-def _visits(given: frozenset[Credential]) -> Owners:
-    """A visit lasts no longer than the session or the token that asked for it."""
-    digests = [each.visit for each in given if each.visit]
+def _visits(credentials: frozenset[Credential]) -> Owners:
+    """Return live visits; a visit ends with the session or token that requested it."""
+    digests = [each.visit for each in credentials if each.visit]
     if not digests:
         return {}
     rows = PortLink.objects.filter(cookie_digest__in=digests, visit_until__gt=timezone.now())
@@ -93,25 +93,25 @@ def _visits(given: frozenset[Credential]) -> Owners:
             "cookie_digest", "user_id", "session_key", "token_id"
         )
     }
-    opened_with = frozenset(each for _, each in visits.values()) - {Credential()}
-    alive = {Credential(), *_sessions(opened_with), *_tokens(opened_with)}
+    openers = frozenset(each for _, each in visits.values()) - {Credential()}
+    alive = {Credential(), *_sessions(openers), *_tokens(openers)}
     return {visit: owner for visit, owner in visits.items() if owner[1] in alive}
 
 
-def _people(ids: set[int]) -> dict[int, object]:
+def _rights(ids: set[int]) -> dict[int, object]:
     if not ids:
         return {}
-    held: dict[int, set[Any]] = {}
+    roles: dict[int, set[Any]] = {}
     for user, *role in Membership.objects.filter(user__in=ids).values_list(
         "user_id", "role", "department_id", "project_id"
     ):
-        held.setdefault(user, set()).add(tuple(role))
-    people = User.objects.filter(pk__in=ids).values_list("pk", "is_active", "is_superuser", "password")
-    return {pk: (*rest, frozenset(held.get(pk, ()))) for pk, *rest in people}
+        roles.setdefault(user, set()).add(tuple(role))
+    rights = User.objects.filter(pk__in=ids).values_list("pk", "is_active", "is_superuser", "password")
+    return {pk: (*rest, frozenset(roles.get(pk, ()))) for pk, *rest in rights}
 
 
-def _person_in_session(key: str) -> User | None:
-    """Unlike Django's get_user, which keeps what it read first and may write, this reads and only reads."""
+def _session_user(key: str) -> User | None:
+    """Return the user of a session without the caching and the writes of Django's `get_user`."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

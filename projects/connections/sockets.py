@@ -1,4 +1,4 @@
-"""WebSockets of people who are signed in: they close soon after the session or the right ends."""
+"""WebSockets of signed-in users; they close soon after the session or the permission ends."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db import InterfaceError, OperationalError
 
 from projects.acting import Acting
-from projects.connections.credentials import Credential, person_behind, session_key
+from projects.connections.credentials import Credential, session_key, user_behind
 from projects.connections.watch import WATCH, Connection
 
 log = logging.getLogger(__name__)
@@ -20,24 +20,24 @@ log = logging.getLogger(__name__)
 SIGNED_OUT = 4401
 TOO_MANY = 4429
 ABNORMAL = 1006
-BROKEN, TRY_AGAIN = 1011, 1013
-LOOK_AGAIN_SECONDS = 60.0  # at rights that depend on more than the person's roles
+INTERNAL_ERROR, TRY_AGAIN = 1011, 1013
+RECHECK_SECONDS = 60.0  # for permissions that depend on more than roles
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """A subclass says in `permit` whether the person may listen and sends in `tell` until it returns.
+    """Subclasses check the permission in `permit` and send messages in `tell` until it returns.
 
-    A refusal closes an accepted socket: browsers show the code of no other.
+    A refusal closes an accepted socket, because browsers show close codes only of those.
     """
 
     async def permit(self, acting: Acting) -> int:
-        """0, or the code with which the socket is closed. Called again whenever rights may have changed."""
+        """Return 0 or a close code. Called again whenever permissions may have changed."""
         raise NotImplementedError
 
     async def prepare(self) -> None:
         """Called once, before the socket is accepted."""
 
-    async def tell(self) -> None:
+    async def send_messages(self) -> None:
         raise NotImplementedError
 
     async def connect(self) -> None:
@@ -46,7 +46,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.credential = Credential(session_key=session_key(self.scope["headers"]))
         try:
             await self._open()
-        except BaseException:  # a browser that has gone already, for example
+        except BaseException:  # for example, the browser has already disconnected
             await self.disconnect(ABNORMAL)  # Channels does not call it for a socket that fails to open
             raise
 
@@ -58,7 +58,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             return
         await self.prepare()
         await self.accept()
-        self.tasks = [asyncio.create_task(self._talk()), asyncio.create_task(self._guard())]
+        self.tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._guard())]
 
     async def disconnect(self, code: int) -> None:
         if self.connection is not None:
@@ -72,15 +72,15 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        """Pages only listen; what they send is dropped unread."""
+        """Ignore messages: pages only receive."""
 
-    async def look(self) -> int:
-        """0 where the person is signed in and permitted, else the code to close with."""
-        user = await self._person()
+    async def check(self) -> int:
+        """Return 0 while the user is signed in and permitted, else a close code."""
+        user = await self._user()
         return SIGNED_OUT if user is None else await self.permit(Acting.person(user))
 
     async def _enter(self) -> int:
-        user = await self._person()
+        user = await self._user()
         if user is None:
             return SIGNED_OUT
         if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
@@ -88,30 +88,30 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.connection = WATCH.open(self.credential, user.pk)
         return await self.permit(Acting.person(user))
 
-    async def _person(self) -> User | None:
-        return await database_sync_to_async(person_behind)(self.credential)
+    async def _user(self) -> User | None:
+        return await database_sync_to_async(user_behind)(self.credential)
 
     async def _guard(self) -> None:
-        """Close the socket, and stop telling before that, once the person may not listen any more."""
+        """Stop sending and close the socket once the user may no longer receive messages."""
         assert self.connection is not None
         code = 0
         while not code:
-            await self.connection.changed(LOOK_AGAIN_SECONDS)
+            await self.connection.changed(RECHECK_SECONDS)
             try:
-                code = await self.look()
+                code = await self.check()
             except (OperationalError, InterfaceError):
                 code = TRY_AGAIN  # the page connects again and is checked then
             except Exception:
-                log.exception("the rights of a socket could not be checked")
-                code = BROKEN
+                log.exception("could not check the permissions of a socket")
+                code = INTERNAL_ERROR
         self.tasks[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.tasks[0]
         await self.close(code)
 
-    async def _talk(self) -> None:
+    async def _send(self) -> None:
         try:
-            await self.tell()
+            await self.send_messages()
         except Exception:
-            log.exception("a socket broke")
-            await self.close(BROKEN)
+            log.exception("a socket failed")
+            await self.close(INTERNAL_ERROR)

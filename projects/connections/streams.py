@@ -1,4 +1,4 @@
-"""HTTP answers that are still being sent end soon after the right to them does."""
+"""End streamed HTTP responses soon after the permission to read them ends."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -14,16 +14,16 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from berth.core.errors import RateLimited
 from berth.server.api.problems import CONTENT_TYPE
 from projects.acting import Acting
-from projects.connections.credentials import Credential, person_behind, roles_of
+from projects.connections.credentials import Credential, roles_of, user_behind
 from projects.connections.watch import WATCH, Connection
 
-LOOK_AGAIN_SECONDS = 60.0
+RECHECK_SECONDS = 60.0
 END = object()
 Roles = frozenset[tuple[Any, ...]]
 
 
 class WatchedStreams:
-    """Middleware for streamed answers to people, of pages and of REST alike."""
+    """Middleware for streamed responses to users, of pages and of the REST API."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -32,18 +32,18 @@ class WatchedStreams:
         answer = self.get_response(request)
         if not isinstance(answer, StreamingHttpResponse) or not answer.is_async:
             return answer
-        credential, person = opened_with(request)
-        if credential is None or person is None:
+        credential, user = credential_and_user(request)
+        if credential is None or user is None:
             return answer
-        if WATCH.count(person.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
+        if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
             return _too_many(request)
         parts: Any = answer.streaming_content
-        answer.streaming_content = watched(parts, credential, person.pk, roles_of(person))
+        answer.streaming_content = watched(parts, credential, user.pk, roles_of(user))
         return answer
 
 
-def opened_with(request: HttpRequest) -> tuple[Credential | None, Any]:
-    """The credential and the person of a request; nothing for machines and strangers."""
+def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
+    """Return the credential and user of a request, or None twice for machines and anonymous requests."""
     acting = getattr(request, "auth", None)  # set by the REST framework
     if isinstance(acting, Acting) and acting.token_id is not None:
         return Credential(token_id=acting.token_id), acting.user
@@ -55,13 +55,13 @@ def opened_with(request: HttpRequest) -> tuple[Credential | None, Any]:
 
 
 async def watched(
-    parts: AsyncIterator[bytes], credential: Credential, person: int, roles: Roles
+    parts: AsyncIterator[bytes], credential: Credential, user: int, roles: Roles
 ) -> AsyncIterator[bytes]:
-    """The parts, until the credential ends or the person loses one of these roles.
+    """Yield the parts until the credential ends or the user loses one of these roles.
 
-    Then the stream counts as cancelled, so that the client sees a broken connection and not a whole answer.
+    The stream is then cancelled, so that the client sees a broken connection instead of a complete response.
     """
-    opened = WATCH.open(credential, person)
+    opened = WATCH.open(credential, user)
     ended = asyncio.create_task(_ended(opened, roles))
     try:
         async with aclosing(_iterated(parts)) as rest:
@@ -98,14 +98,14 @@ async def _next(rest: AsyncIterator[bytes]) -> bytes | object:
 
 async def _ended(opened: Connection, roles: Roles) -> None:
     while True:
-        await opened.changed(LOOK_AGAIN_SECONDS)
-        if not await sync_to_async(_may_go_on, thread_sensitive=False)(opened.credential, roles):
+        await opened.changed(RECHECK_SECONDS)
+        if not await sync_to_async(_is_allowed, thread_sensitive=False)(opened.credential, roles):
             return
 
 
-def _may_go_on(credential: Credential, roles: Roles) -> bool:
+def _is_allowed(credential: Credential, roles: Roles) -> bool:
     try:
-        user = person_behind(credential)
+        user = user_behind(credential)
         return user is not None and roles <= roles_of(user)
     finally:
         connection.close()
@@ -113,7 +113,7 @@ def _may_go_on(credential: Credential, roles: Roles) -> bool:
 
 def _too_many(request: HttpRequest) -> HttpResponse:
     error = RateLimited(
-        5, f"At most {settings.BERTH_CONNECTIONS_PER_USER} connections of one person. Close some first."
+        5, f"At most {settings.BERTH_CONNECTIONS_PER_USER} concurrent connections per user. Close some first."
     )
     headers = {"Retry-After": str(error.retry_after)}
     if request.path.startswith("/api/"):

@@ -1,9 +1,8 @@
-"""Notice, once for all open connections of a process, which of them have lost their right.
+"""Detect which open connections of this process have lost their permission.
 
-One thread asks the database twice a second while there are connections: a session that was signed out,
-deleted or has expired, a token that was revoked or has expired, an account that was closed, a changed
-password and a changed role are all seen, whoever changed them and by whatever means. A connection whose
-state differs is rung, and then looks for itself whether it may go on.
+One thread queries the database twice a second while connections are open. It detects sessions and tokens that
+have ended, deactivated accounts, changed passwords and changed roles, however they were changed. A connection
+whose state differs is signalled, and then checks itself whether it may go on.
 """
 
 import asyncio
@@ -18,36 +17,36 @@ from projects.connections.credentials import Credential, states
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # between one connection and the next
+CHECK_SECONDS = 0.5
+LINGER_SECONDS = 5.0  # after the last connection has closed
 NOT_SEEN = object()
 
 
 class Connection:
     """One open socket or stream, in the loop that serves it."""
 
-    def __init__(self, credential: Credential, person: int | None) -> None:
+    def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential
-        self.person = person
+        self.user = user
         self.state: object = NOT_SEEN
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
+        self._signalled = asyncio.Event()
 
-    def ring(self) -> None:
+    def signal(self) -> None:
         """Callable from any thread."""
         try:
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._signalled.set)
         except RuntimeError:  # the loop has ended, and the connection with it
             return
 
     async def changed(self, seconds: float | None = None) -> None:
-        """Return when the credential or the person's rights have changed, or the seconds are over."""
+        """Return when the credential or the user's rights have changed, or after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
+                await self._signalled.wait()
         except TimeoutError:
             return
-        self._rung.clear()
+        self._signalled.clear()
 
 
 class Watch:
@@ -56,18 +55,18 @@ class Watch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[Connection] = set()
-        self._people: Counter[int] = Counter()
+        self._per_user: Counter[int] = Counter()
         self._thread: threading.Thread | None = None
-        self._wanted_at = 0.0
+        self._needed_at = 0.0
 
-    def open(self, credential: Credential, person: int | None = None) -> Connection:
-        """Watch one more connection until `close`. Its first ring comes with the first look at it."""
-        opened = Connection(credential, person)
+    def open(self, credential: Credential, user: int | None = None) -> Connection:
+        """Watch a connection until `close`. It is signalled once by its first check."""
+        opened = Connection(credential, user)
         with self._lock:
             self._open.add(opened)
-            if person is not None:
-                self._people[person] += 1
-            self._wanted_at = time.monotonic()
+            if user is not None:
+                self._per_user[user] += 1
+            self._needed_at = time.monotonic()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="berth-connections", daemon=True)
                 self._thread.start()
@@ -78,48 +77,48 @@ class Watch:
             if opened not in self._open:
                 return
             self._open.discard(opened)
-            if opened.person is not None:
-                self._people[opened.person] -= 1
-                if not self._people[opened.person]:
-                    del self._people[opened.person]
+            if opened.user is not None:
+                self._per_user[opened.user] -= 1
+                if not self._per_user[opened.user]:
+                    del self._per_user[opened.user]
 
-    def count(self, person: int) -> int:
-        """How many connections the person has open in this process."""
+    def count(self, user: int) -> int:
+        """Return the number of open connections of a user in this process."""
         with self._lock:
-            return self._people[person]
+            return self._per_user[user]
 
     def _run(self) -> None:
         try:
-            while self._is_wanted():
-                self._look()
-                time.sleep(LOOK_SECONDS)
+            while self._is_needed():
+                self._check()
+                time.sleep(CHECK_SECONDS)
         finally:
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _is_wanted(self) -> bool:
+    def _is_needed(self) -> bool:
         with self._lock:
             now = time.monotonic()
             if self._open:
-                self._wanted_at = now
-            if now - self._wanted_at > LINGER_SECONDS:
+                self._needed_at = now
+            if now - self._needed_at > LINGER_SECONDS:
                 self._thread = None
                 return False
             return True
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with self._lock:
             opened = list(self._open)
         if not opened:
             return
         try:
             now = states(each.credential for each in opened)
-        except (OperationalError, InterfaceError) as error:  # nobody can revoke anything meanwhile
-            log.info("open connections could not be checked: %s", error)
+        except (OperationalError, InterfaceError) as error:  # nothing can be revoked meanwhile either
+            log.info("could not check open connections: %s", error)
             return
-        except Exception:  # without this thread, only the slower check of each connection would be left
-            log.exception("open connections could not be checked")
+        except Exception:  # keep the thread: without it, only the slower check of each connection remains
+            log.exception("could not check open connections")
             return
         finally:
             connection.close()
@@ -127,7 +126,7 @@ class Watch:
             state = now[each.credential]
             if state != each.state:
                 each.state = state
-                each.ring()
+                each.signal()
 
 
 WATCH = Watch()

@@ -1,7 +1,7 @@
 """Resolve webhook addresses and refuse internal ones.
 
-A server that posts to addresses that people wrote down must not be made to talk to itself, to its
-neighbours, or to the cloud's metadata. The name is looked up once, and that very address is called.
+Users choose webhook addresses, so they must not make the server send requests to itself, to its network or to
+cloud metadata. A name is resolved once, and exactly the checked address is called.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-NOT_PUBLIC = "which is no public address"
+NOT_PUBLIC = "which is not a public address"
 NEVER = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -19,12 +19,12 @@ NEVER = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
-# Networks whose last 32 bits are an IPv4 address to which a gateway, or the system itself, hands on.
+# Networks whose last 32 bits are an IPv4 address that a gateway or the system translates to.
 CARRIERS = tuple(ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96"))
 
 
 class Refused(Exception):
-    """This address is not called, now or later."""
+    """This address must never be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,14 @@ class Destination:
     host: str
     port: int
     path: str
-    address: str  # to which we connect, whatever the name leads to by then
+    address: str  # the resolved address to connect to
 
 
 def destination(url: str, allowed: Collection[str]) -> Destination:
-    """`allowed`: networks that may be called though they are not public. Raises Refused, OSError."""
+    """Resolve and check a URL; `allowed` are private networks that may be called.
+
+    Raises Refused for a forbidden address, OSError if the name does not resolve.
+    """
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
@@ -45,19 +48,19 @@ def destination(url: str, allowed: Collection[str]) -> Destination:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     networks = [ipaddress.ip_network(network, strict=False) for network in allowed]
     try:
-        found = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        addresses = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise Refused(f"{host} is no name of a machine") from None
-    for address in found:
-        if (why := refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
-            raise Refused(f"{host} leads to {address}, {why}")
-    return Destination(secure, host, port, path, str(found[0]))
+        raise Refused(f"{host} is not a host name") from None
+    for address in addresses:
+        if (reason := refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
+            raise Refused(f"{host} resolves to {address}, {reason}")
+    return Destination(secure, host, port, path, str(addresses[0]))
 
 
-def refused_at_sight(url: str, allowed: Collection[str]) -> str | None:
-    """Why it would not be called, as far as nobody has to be asked; None else.
+def refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
+    """Return why a URL must not be called, as far as that is known without a DNS lookup, or None.
 
-    A number, or a name of this machine, leads where it says. Other names are looked up when they are called.
+    Literal addresses and names of this machine are checked. Other names are resolved when they are called.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -72,7 +75,7 @@ def refused_at_sight(url: str, allowed: Collection[str]) -> str | None:
 
 
 def _is_number(host: str) -> bool:
-    """In any notation that a look-up would take for an address, such as 2130706433."""
+    """Return True for an address in any notation that the resolver accepts, such as 2130706433."""
     try:
         socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -83,19 +86,19 @@ def _is_number(host: str) -> bool:
 def refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Why this address must not be called; None for one that may."""
-    reached = inner(address)
+    """Return why this address must not be called, or None."""
+    reached = embedded_ipv4(address)
     if any(reached in network for network in NEVER):
-        return "which is never called"
+        return "which is never allowed"
     if any(reached in network for network in allowed):
         return None
     if reached.is_loopback:
-        return "which is this machine itself"
+        return "which is the Berth server itself"
     return None if reached.is_global and not reached.is_multicast else NOT_PUBLIC
 
 
-def inner(address: Address) -> Address:
-    """The IPv4 address inside, where it carries one; `::` and `::1` are themselves."""
+def embedded_ipv4(address: Address) -> Address:
+    """Return the IPv4 address embedded in an IPv6 address, or the address itself."""
     if isinstance(address, ipaddress.IPv6Address) and int(address) > 1:
         if any(address in network for network in CARRIERS):
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

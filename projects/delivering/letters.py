@@ -14,13 +14,13 @@ def subject(content: dict[str, Any]) -> str:
         return f"{content['owner']} has used {content['percent']} % of its budget"
     if event == "pool":
         stopped = content.get("stopped", False)
-        return f"The node pool {content['pool']} {'orders no more nodes' if stopped else 'is failing'}"
+        return f"The node pool {content['pool']} {'has stopped provisioning' if stopped else 'is failing'}"
     if event == "waiting":
-        return f"{content['project']}/{content['workload']} has waited {content['minutes']} minutes"
+        return f"{content['project']}/{content['workload']} has been pending for {content['minutes']} minutes"
     if event == "idle":
-        whose = f"{content['project']}/{content['workload']}"
-        return f"The GPUs of {whose} have been idle for {content['minutes']} minutes"
-    return f"{content['project']}/{content['workload']} {said(event)}"
+        name = f"{content['project']}/{content['workload']}"
+        return f"The GPUs of {name} have been idle for {content['minutes']} minutes"
+    return f"{content['project']}/{content['workload']} {verb(event)}"
 
 
 def text(content: dict[str, Any]) -> str:
@@ -29,12 +29,12 @@ def text(content: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def said(event: str) -> str:
+def verb(event: str) -> str:
     verbs = {
-        "preempted": "had to give way",
-        "started": "runs",
+        "preempted": "was evicted",
+        "started": "has started",
         "cancelled": "was cancelled",
-        "unschedulable": "can never start as specified",
+        "unschedulable": "is unschedulable",
     }
     return verbs.get(event, f"has {event}")
 
@@ -44,14 +44,14 @@ def body(content: dict[str, Any]) -> bytes:
 
 
 def chat_body(content: dict[str, Any]) -> bytes:
-    """Signs that a chat would read as its own language are taken out of what strangers wrote."""
+    """Escape characters that chat services interpret as markup."""
     message = content["message"]
-    for sign, harmless in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        message = message.replace(sign, harmless)
+    for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        message = message.replace(char, escaped)
     return json.dumps({"text": f"*{subject(content)}*\n{message}"}).encode()
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
-    """Of the time and the body: who keeps the time checked takes no old letter for a new one."""
+    """Sign the time and the body, so that receivers who check the time detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

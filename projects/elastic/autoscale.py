@@ -18,18 +18,18 @@ from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Scaling, Service
 from projects.services.inference.autoscalers import config_of, remember
 from projects.services.inference.requests import scale_in, scale_out
-from projects.services.inference.rules import Wish, engine_count
+from projects.services.inference.rules import ScaleParameters, engine_count
 from projects.serving.scraping import Scrape, Target, scrape
 
 log = logging.getLogger(__name__)
 
 AUTOSCALER = Acting.system("autoscaler")
 SCRAPE_SECONDS = 5.0
-KEPT_FOR = timedelta(hours=24)
+METRICS_RETENTION = timedelta(hours=24)
 
 
-def watch(view: View, ports: Ports, now: datetime) -> bool:
-    """Looks and decides as often as the settings say. True: it asked for something."""
+def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
+    """Scrape and evaluate as often as the settings say. Return True if a scale request was made."""
     if view.has_ended:
         return False
     row = Autoscaler.objects.get(service=view.service)
@@ -46,7 +46,7 @@ def window_of(row: Autoscaler) -> Window:
 
 
 def clock_of(service: Service, now: datetime) -> Clock:
-    """The last action is the last request that did something, whoever made it."""
+    """Return the times for the decision; requests of users start a cooldown as well."""
     last = last_scaling(service)
     if last is None:
         return Clock(now.timestamp())
@@ -62,46 +62,44 @@ def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """A clock that was set back does not keep us waiting."""
+    """Return True once `every` seconds have passed, or the clock was set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
 def _scrape(row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports, now: datetime) -> None:
     outside_transactions()
-    serving = [engine for engine in view.engines if engine.state == "ACTIVE"]
-    targets = [
-        Target(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in serving
-    ]
+    active = [engine for engine in view.engines if engine.state == "ACTIVE"]
+    targets = [Target(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in active]
     seconds = min(SCRAPE_SECONDS, config.metrics_interval_secs)
-    found = scrape(targets, now=now.timestamp, seconds=seconds)
-    for name, trouble in found.troubles.items():
-        log.info("%s of %s tells no metrics: %s", name, view.service, trouble)
-    window = conditions.seen(window_of(row), found.sample, config)
+    scraped = scrape(targets, now=now.timestamp, seconds=seconds)
+    for name, error in scraped.errors.items():
+        log.info("no metrics from %s of %s: %s", name, view.service, error)
+    window = conditions.with_sample(window_of(row), scraped.sample, config)
     crash_point("services.scraped")
     with ports.fence():
         row.memory, row.scraped_at = storing.stored(window), now
         remember(view.service, memory=row.memory, scraped_at=now)
-        _keep(view.service, found, snapshot(window, config), now)
+        _store_metrics(view.service, scraped, snapshot(window, config), now)
 
 
-def _keep(service: Service, found: Scrape, values: Mapping[str, Any], now: datetime) -> None:
+def _store_metrics(service: Service, scraped: Scrape, values: Mapping[str, Any], now: datetime) -> None:
     by_engine = {
         reading.engine: {
             "token_usage": reading.token_usage,
             "queued": reading.queued,
             "running": reading.running,
         }
-        for reading in found.sample.readings
+        for reading in scraped.sample.readings
     }
     MetricsPoint.objects.update_or_create(
         service=service,
         at=now,
         defaults={
-            "engines": len(found.sample.engines), "reporting": len(found.sample.readings),
+            "engines": len(scraped.sample.engines), "reporting": len(scraped.sample.readings),
             "values": dict(values), "by_engine": by_engine,
         },
     )  # fmt: skip
-    MetricsPoint.objects.filter(service=service, at__lt=now - KEPT_FOR).delete()
+    MetricsPoint.objects.filter(service=service, at__lt=now - METRICS_RETENTION).delete()
 
 
 def _evaluate(
@@ -112,25 +110,25 @@ def _evaluate(
     fleet = Fleet(count, service.initial_engines)
     decision = decide(window, fleet, config, clock_of(service, now), pending)
     crash_point("services.decided")
-    told = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
-    columns: dict[str, Any] = {"evaluated_at": now, "last_decision": told, "trouble": ""}
+    decision_data = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
+    columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "trouble": ""}
     with ports.fence():
         remember(service, **columns)
-        return decision.action is not Action.NONE and _ask(
+        return decision.action is not Action.NONE and _submit(
             service, decision, count, snapshot(window, config), now
         )
 
 
-def _ask(service: Service, decision: Decision, count: int, seen: dict[str, Any], now: datetime) -> bool:
-    """The request and the row that tells of it, in one transaction: a crash leaves both or neither."""
-    wish = Wish(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
+def _submit(service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime) -> bool:
+    """Store the request and the autoscaler's record of it, in the transaction of the caller."""
+    parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is Action.OUT:
-            accepted = scale_out(acting=AUTOSCALER, service=service, wish=wish, now=now)
+            accepted = scale_out(acting=AUTOSCALER, service=service, parameters=parameters, now=now)
         else:
-            accepted = scale_in(acting=AUTOSCALER, service=service, wish=wish, now=now)
+            accepted = scale_in(acting=AUTOSCALER, service=service, parameters=parameters, now=now)
     except BerthError as error:
-        log.warning("the autoscaler of %s was refused: %s", service, error)
+        log.warning("the scale request of the autoscaler of %s was rejected: %s", service, error)
         remember(service, trouble=str(error))
         return False
     request = accepted.request
@@ -141,6 +139,6 @@ def _ask(service: Service, decision: Decision, count: int, seen: dict[str, Any],
     Scaling.objects.create(
         service=service, request=request, action=request.direction, status=request.status,
         triggered_at=now, from_engines=count, to_engines=decision.target, delta=decision.delta,
-        reason=decision.reason, triggered_conditions=list(decision.conditions), metrics_snapshot=seen,
+        reason=decision.reason, triggered_conditions=list(decision.conditions), metrics_snapshot=metrics,
     )  # fmt: skip
     return True

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from berth.core.errors import BerthError, Conflict
 from projects.acting import Acting
-from projects.models import Engine, ScaleRequest, Service, Workload
+from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import workloads
 from projects.services.inference.rules import engine_count, settings_of
@@ -17,7 +17,7 @@ from projects.services.inference.rules import engine_count, settings_of
 log = logging.getLogger(__name__)
 
 BERTH = Acting.system("services")
-OF_THE_GANG = (
+NOT_INHERITED = (
     "service", "depends_on", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
     "max_runtime", "idle_timeout",
 )  # fmt: skip
@@ -25,7 +25,7 @@ NAME_MAX = 63
 
 
 def create_engines(request: ScaleRequest, now: datetime) -> None:
-    """In the caller's transaction, under the lock of the service's row: rows, and workloads in the queue."""
+    """Create engine rows and submit their workloads, under the caller's lock of the service."""
     service = request.service
     if request.mode == "external":
         for url in request.engine_urls:
@@ -33,35 +33,35 @@ def create_engines(request: ScaleRequest, now: datetime) -> None:
         return
     for _ in range(request.num_replicas - engine_count(service)):
         engine = _engine(request, now, origin="managed", state="CREATING")
-        _employ(engine, now)
+        _submit_workload(engine, now)
 
 
-def dismiss(engine: Engine, now: datetime) -> None:
-    """Its workload is told to end; the scheduler stops what runs, and kills what does not stop."""
+def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
+    """Cancel the workload of a managed engine; the scheduler stops its pods."""
     workload = engine.workload
     if engine.origin != "managed" or workload is None or workload.phase in ENDED_PHASES:
         return
-    with contextlib.suppress(Conflict):  # it is on its way out for another cause
+    with contextlib.suppress(Conflict):  # it is already stopping
         workloads.cancel(acting=BERTH, workload=workload, now=now)
 
 
 def document_of(service: Service, number: int) -> dict[str, Any]:
-    """The service's own document, for one replica of the role whose replicas are engines."""
+    """Return the service's document reduced to one replica of the engine role."""
     base = service.workload
-    told = settings_of(base)
+    settings = settings_of(base)
     role = next(role for role in _roles(base.spec) if role.get("name", "worker") == service.role)
-    one = {key: value for key, value in role.items() if key not in ("min", "max", "replicas")}
-    kept = {key: value for key, value in base.spec.items() if key not in OF_THE_GANG}
+    role_spec = {key: value for key, value in role.items() if key not in ("min", "max", "replicas")}
+    inherited = {key: value for key, value in base.spec.items() if key not in NOT_INHERITED}
     suffix = f"-e{number}"
     return {
-        **kept,
+        **inherited,
         "name": base.name[: NAME_MAX - len(suffix)].rstrip("-") + suffix,
         "project": base.project.name,
         "pools": list(base.pools),
         "kind": "service",
         "labels": {**base.labels, "service": base.name},
-        "grace_period_seconds": int(told.scale_in_shutdown_timeout),
-        "roles": [{**one, "replicas": 1}],
+        "grace_period_seconds": int(settings.scale_in_shutdown_timeout),
+        "roles": [{**role_spec, "replicas": 1}],
     }
 
 
@@ -70,9 +70,9 @@ def _roles(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(node.get("roles") or ()), *inner]
 
 
-def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> Engine:
+def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEngine:
     service = request.service
-    engine = Engine.objects.create(
+    engine = InferenceEngine.objects.create(
         service=service, number=service.next_number, since=now, created_at=now, added_by=request, **columns
     )
     service.next_number += 1
@@ -80,8 +80,8 @@ def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> Engine:
     return engine
 
 
-def _employ(engine: Engine, now: datetime) -> None:
-    """What cannot be submitted is an engine that failed, not a pass that did."""
+def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
+    """Submit the engine's workload. If that is rejected, the engine fails, not the pass."""
     base = engine.service.workload
     try:
         with transaction.atomic():
@@ -92,7 +92,7 @@ def _employ(engine: Engine, now: datetime) -> None:
                 now=now,
             )
     except BerthError as error:
-        log.warning("no workload for %s of %s: %s", engine.name, base.name, error)
+        log.warning("could not submit a workload for %s of %s: %s", engine.name, base.name, error)
         engine.state, engine.ends_as = "REMOVING", "FAILED"
         engine.failure, engine.message = "provision", str(error)
         engine.save(update_fields=["state", "ends_as", "failure", "message"])

@@ -1,4 +1,4 @@
-"""Ports of a service pass: engine and router clients, leadership."""
+"""Dependencies of a service pass: engine and router clients, leadership."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,9 +13,9 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`engines` is told the kind, and whether the engine is ours: what people name by its address is called
-    with more care. `router` answers None for a service without one. `fence` opens a transaction in which we
-    still lead."""
+    """`engines` takes the kind and whether the engine is managed by Berth, since addresses named by users are
+    restricted. `router` returns None for a service without one. `fence` opens a transaction that holds the
+    leadership."""
 
     engines: Callable[[str, bool], EngineAdapter]
     router: Callable[[Service, ServiceSpec], RouterClient | None]

@@ -17,8 +17,8 @@ from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.wake import Waiter, Woken
 from berth.server.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
-from projects.elastic.step import living, step
-from projects.elastic.weights import forget_marks
+from projects.elastic.step import live_services, step
+from projects.elastic.weights import clear_marks
 from projects.models import Service
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Rounds(LeaderLoop):
     def work(self, trigger: str) -> float:
         """Start a pass over each service that is due. Return the seconds until the next one is due."""
         assert self._threads is not None
-        services = living()
+        services = live_services()
         self._forget_all_but({service.pk for service in services})
         for service in services:
             running = self._under_way.get(service.pk)
@@ -61,7 +61,7 @@ class Rounds(LeaderLoop):
         return BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._rest()
 
     def gained(self, held: Held) -> None:
-        forget_marks(self._fence)
+        clear_marks(self._fence)
 
     def trigger(self, waiter: Waiter, woken: Woken) -> str:
         if woken.reasons:

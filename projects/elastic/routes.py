@@ -1,7 +1,7 @@
 """Register engines with the router and deregister them.
 
-What is about to be told stands in the engine's row first: whoever comes after a crash knows what the router
-may have heard. Telling it again does no harm.
+The engine's row is written before the router is called, so that the next leader knows after a crash what the
+router may have. All calls are idempotent.
 """
 
 import logging
@@ -9,57 +9,59 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from berth.db.crash_points import crash_point, outside_transactions
-from projects.elastic.looks import NOTHING
 from projects.elastic.moves import facts_of
 from projects.elastic.ports import Fence
+from projects.elastic.probes import NO_PROBE
 from projects.elastic.view import View
-from projects.engine.engines import may_serve
-from projects.models import Engine
+from projects.engine.inference_engines import may_serve
+from projects.models import InferenceEngine
 from projects.services.inference.moves import note
-from projects.serving.base import RouterClient, ServingError, Trouble, Worker
+from projects.serving.base import ErrorKind, RouterClient, ServingError, Worker
 
 log = logging.getLogger(__name__)
 
 COMPARE_EVERY = timedelta(seconds=5)
-GONE_FROM_IT = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "REMOVED", "FAILED")
+NOT_ROUTED_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "REMOVED", "FAILED")
 
 
-def tell(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
-    """One call or two for each engine that is not as it should be there. True: something was told."""
-    told = False
+def update_router(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
+    """Bring the router up to date. Return True if something changed."""
+    changed = False
     for engine in view.engines:
-        told |= (
-            _without_router(engine, fence, now) if router is None else _tell(engine, view, router, fence, now)
+        changed |= (
+            _without_router(engine, fence, now)
+            if router is None
+            else _update_engine(engine, view, router, fence, now)
         )
-    return told
+    return changed
 
 
 def compare(view: View, router: RouterClient | None, fence: Fence) -> None:
-    """A router that was started anew has forgotten them: whoever it lacks is registered again."""
+    """Mark engines missing in a restarted router, so that they are registered again."""
     outside_transactions()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
     try:
-        has: Mapping[str, Worker] = {worker.address: worker for worker in router.workers()}
+        registered: Mapping[str, Worker] = {worker.address: worker for worker in router.workers()}
     except ServingError as error:
-        log.warning("the router of %s does not say what it has: %s", view.service, error)
+        log.warning("could not list the engines of the router of %s: %s", view.service, error)
         return
     for engine in view.engines:
-        if engine.is_routed and engine.isolated_at is None and engine.router_url not in has:
+        if engine.is_routed and engine.isolated_at is None and engine.router_url not in registered:
             with fence():
                 note(engine, is_routed=False, isolated_at=None)
 
 
-def is_open(engine: Engine, view: View, now: datetime) -> bool:
-    """Whether it is to get requests."""
+def is_open(engine: InferenceEngine, view: View, now: datetime) -> bool:
+    """Return True if the engine should get requests."""
     current = view.service.weight_version
     is_stale = bool(current) and engine.weight_version != current
-    facts = facts_of(engine, view, NOTHING, has_router=True, now=now)
+    facts = facts_of(engine, view, NO_PROBE, has_router=True, now=now)
     return engine.is_healthy and may_serve(facts, is_stale=is_stale)
 
 
-def _without_router(engine: Engine, fence: Fence, now: datetime) -> bool:
-    """Nobody has to be told: who drains gets nothing new from the moment that people know."""
+def _without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
+    """Record the isolation of a draining engine without a router; clients stop using it themselves."""
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False
     with fence():
@@ -67,22 +69,24 @@ def _without_router(engine: Engine, fence: Fence, now: datetime) -> bool:
     return True
 
 
-def _tell(engine: Engine, view: View, router: RouterClient, fence: Fence, now: datetime) -> bool:
+def _update_engine(
+    engine: InferenceEngine, view: View, router: RouterClient, fence: Fence, now: datetime
+) -> bool:
     outside_transactions()
     try:
-        if engine.state in GONE_FROM_IT or (engine.router_url and engine.router_url != engine.url):
-            return _forget(engine, view, router, fence)
+        if engine.state in NOT_ROUTED_STATES or (engine.router_url and engine.router_url != engine.url):
+            return _unregister(engine, view, router, fence)
         if is_open(engine, view, now):
-            return _let_in(engine, view, router, fence)
+            return _register(engine, view, router, fence)
         return _isolate(engine, router, fence, now)
     except ServingError as error:
-        log.warning("the router of %s was not told of %s: %s", view.service, engine.name, error)
+        log.warning("could not update the router of %s for %s: %s", view.service, engine.name, error)
         with fence():
             note(engine, router_message=str(error))
         return False
 
 
-def _forget(engine: Engine, view: View, router: RouterClient, fence: Fence) -> bool:
+def _unregister(engine: InferenceEngine, view: View, router: RouterClient, fence: Fence) -> bool:
     if not engine.router_url:
         return False
     others = [other for other in view.engines if other.pk != engine.pk]
@@ -94,7 +98,7 @@ def _forget(engine: Engine, view: View, router: RouterClient, fence: Fence) -> b
     return True
 
 
-def _let_in(engine: Engine, view: View, router: RouterClient, fence: Fence) -> bool:
+def _register(engine: InferenceEngine, view: View, router: RouterClient, fence: Fence) -> bool:
     if engine.is_routed and engine.isolated_at is None:
         return False
     if engine.is_routed:
@@ -111,7 +115,7 @@ def _let_in(engine: Engine, view: View, router: RouterClient, fence: Fence) -> b
     return True
 
 
-def _isolate(engine: Engine, router: RouterClient, fence: Fence, now: datetime) -> bool:
+def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: datetime) -> bool:
     if engine.isolated_at is not None:
         return False
     if not engine.router_url:
@@ -119,13 +123,13 @@ def _isolate(engine: Engine, router: RouterClient, fence: Fence, now: datetime) 
     try:
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
-        if error.trouble is not Trouble.REFUSED or _has(router, engine.router_url):
-            raise  # else it does not have it, so it sends it nothing either
+        if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
+            raise  # otherwise the router does not have it and sends it nothing
     crash_point("services.isolated")
     with fence():
         note(engine, isolated_at=now)
     return True
 
 
-def _has(router: RouterClient, url: str) -> bool:
+def _is_registered(router: RouterClient, url: str) -> bool:
     return any(worker.address == url for worker in router.workers())

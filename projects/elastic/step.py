@@ -7,59 +7,59 @@ from datetime import datetime
 
 from berth.db.crash_points import crash_point, outside_transactions
 from projects.elastic import autoscale, routes, weights
-from projects.elastic.looks import Look, look
 from projects.elastic.moves import settle
 from projects.elastic.ports import Ports
-from projects.elastic.view import View, view_of
+from projects.elastic.probes import Probe, probe
+from projects.elastic.view import View, load_view
 from projects.models import Service
 from projects.services.inference.requests import locked
 from projects.serving.base import RouterClient
 
 log = logging.getLogger(__name__)
 
-MOVING = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING", "REMOVING")
+TRANSIENT_STATES = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING", "REMOVING")
 
 
 def step(service: Service, ports: Ports, now: datetime) -> bool:
-    """True while it is on its way somewhere, so that it is worth to look again soon."""
+    """Run one pass. Return True while the service is changing, so that the next pass should be soon."""
     outside_transactions()
-    seen = view_of(service)
-    router = ports.router(service, seen.spec)
-    looks = look(seen, ports, router, now)
+    view_before = load_view(service)
+    router = ports.router(service, view_before.spec)
+    probes = probe(view_before, ports, router, now)
     crash_point("services.looked")
-    moved = _settle(service, looks, router, ports, now)
+    moved = _settle(service, probes, router, ports, now)
     crash_point("services.settled")
-    view = view_of(_fresh(service))
+    view = load_view(_fresh(service))
     if _comparison_is_due(service, now):
         routes.compare(view, router, ports.fence)
-        view = view_of(_fresh(service))
+        view = load_view(_fresh(service))
         with ports.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
-    weights.follow(view, ports.fence)
-    moved |= routes.tell(view, router, ports.fence, now)
-    moved |= weights.copy(view, ports, now)
-    moved |= autoscale.watch(view, ports, now)
+    weights.update_version(view, ports.fence)
+    moved |= routes.update_router(view, router, ports.fence, now)
+    moved |= weights.copy_next(view, ports, now)
+    moved |= autoscale.run_autoscaler(view, ports, now)
     crash_point("services.done")
-    return moved or _is_restless(view)
+    return moved or _is_changing(view)
 
 
-def living() -> list[Service]:
-    """Those with something left to do, also after their end."""
+def live_services() -> list[Service]:
+    """Return services with work left to do, including ended ones that still clean up."""
     rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
     return list(rows.order_by("pk"))
 
 
 def _settle(
     service: Service,
-    looks: Mapping[uuid.UUID, Look],
+    probes: Mapping[uuid.UUID, Probe],
     router: RouterClient | None,
     ports: Ports,
     now: datetime,
 ) -> bool:
-    """What was seen counts only for engines that are still where they were seen."""
+    """Apply probes to the current rows, which may have changed since the probe."""
     with ports.fence():
-        view = view_of(locked(service))
-        return settle(view, looks, router is not None, now)
+        view = load_view(locked(service))
+        return settle(view, probes, router is not None, now)
 
 
 def _comparison_is_due(service: Service, now: datetime) -> bool:
@@ -67,8 +67,8 @@ def _comparison_is_due(service: Service, now: datetime) -> bool:
     return at is None or not at <= now < at + routes.COMPARE_EVERY
 
 
-def _is_restless(view: View) -> bool:
-    return view.request is not None or any(engine.state in MOVING for engine in view.engines)
+def _is_changing(view: View) -> bool:
+    return view.request is not None or any(engine.state in TRANSIENT_STATES for engine in view.engines)
 
 
 def _fresh(service: Service) -> Service:

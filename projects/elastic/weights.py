@@ -1,7 +1,7 @@
 """Copy weights from initial engines to added ones.
 
 While weights are copied, a mark in the service's row keeps trainers from changing them; while a trainer
-changes them, nothing is copied. A mark that a dead process left is taken away by whoever leads next.
+changes them, nothing is copied. The next leader clears the mark of a process that died.
 """
 
 import logging
@@ -9,23 +9,23 @@ import uuid
 from datetime import datetime, timedelta
 
 from berth.db.crash_points import crash_point, outside_transactions
-from projects.elastic.looks import healthy_initial
 from projects.elastic.ports import Fence, Ports
+from projects.elastic.probes import healthy_initial
 from projects.elastic.view import View
-from projects.models import Engine, Service
+from projects.models import InferenceEngine, Service
 from projects.services.inference.moves import note
-from projects.serving.base import EngineAdapter, ServingError, Trouble
-from projects.serving.weight_sync import take_over
+from projects.serving.base import EngineAdapter, ErrorKind, ServingError
+from projects.serving.weight_sync import copy_weights
 
 log = logging.getLogger(__name__)
 
-AGAIN = timedelta(seconds=30)  # after a copy that failed
+RETRY_AFTER = timedelta(seconds=30)  # after a copy that failed
 COPY_SECONDS = 600.0
 COPYING = "copying"
 
 
-def follow(view: View, fence: Fence) -> None:
-    """The version of the service is that of its healthy initial engines, once they agree on one."""
+def update_version(view: View, fence: Fence) -> None:
+    """Set the service's version to that of its healthy initial engines once they agree."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
     versions = {engine.weight_version for engine in healthy_initial(view.engines)}
@@ -38,8 +38,8 @@ def follow(view: View, fence: Fence) -> None:
         view.service.weight_version = version
 
 
-def copy(view: View, ports: Ports, now: datetime) -> bool:
-    """One engine in each pass: copies between the same seed and several others would disturb each other."""
+def copy_next(view: View, ports: Ports, now: datetime) -> bool:
+    """Copy weights to one engine per pass, because concurrent copies of a seed would interfere."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
@@ -56,39 +56,43 @@ def copy(view: View, ports: Ports, now: datetime) -> bool:
     return True
 
 
-def forget_marks(fence: Fence) -> None:
-    """For a new leader: nobody else copies."""
+def clear_marks(fence: Fence) -> None:
+    """Clear marks as a new leader: no other process copies."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 
 
-def _is_due(engine: Engine, view: View, now: datetime) -> bool:
+def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
     if engine.origin == "initial" or engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
-    if view.spec.weight_consistency == "strict" and engine.state == "ACTIVE" and not _is_apart(engine, view):
-        return False  # the router is told first
+    if (
+        view.spec.weight_consistency == "strict"
+        and engine.state == "ACTIVE"
+        and not _gets_no_requests(engine, view)
+    ):
+        return False  # the router must isolate it first
     stale = view.service.weight_version not in ("", engine.weight_version)
     if engine.state == "WEIGHT_SYNCING":
         return engine.sync == "" or (engine.sync == "done" and stale)
     tried = engine.sync_tried_at
-    waits = engine.sync == "failed" and tried is not None and tried <= now < tried + AGAIN
-    return stale and engine.is_healthy and not waits
+    is_waiting = engine.sync == "failed" and tried is not None and tried <= now < tried + RETRY_AFTER
+    return stale and engine.is_healthy and not is_waiting
 
 
-def _is_apart(engine: Engine, view: View) -> bool:
+def _gets_no_requests(engine: InferenceEngine, view: View) -> bool:
     return view.spec.router is None or engine.isolated_at is not None or not engine.is_routed
 
 
-def _copy(engine: Engine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime) -> None:
+def _copy(engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime) -> None:
     outside_transactions()
     if not _mark(view.service, engine, fence, now):
         return
     crash_point("services.marked_sync")
     try:
-        version = _carried_over(engine, view, adapter)
+        version = _copied_version(engine, view, adapter)
         outcome = {"sync": "done", "weight_version": version, "sync_message": ""}
     except ServingError as error:
-        log.warning("the weights of %s of %s were not copied: %s", engine.name, view.service, error)
+        log.warning("could not copy weights to %s of %s: %s", engine.name, view.service, error)
         outcome = {"sync": "failed", "sync_message": error.message}
     crash_point("services.copied")
     with fence():
@@ -96,7 +100,7 @@ def _copy(engine: Engine, view: View, adapter: EngineAdapter, fence: Fence, now:
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _mark(service: Service, engine: Engine, fence: Fence, now: datetime) -> bool:
+def _mark(service: Service, engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     with fence():
         rows = Service.objects.filter(pk=service.pk, updating_since__isnull=True, syncing_since__isnull=True)
         if not rows.update(syncing_since=now):
@@ -105,23 +109,25 @@ def _mark(service: Service, engine: Engine, fence: Fence, now: datetime) -> bool
     return True
 
 
-def _recover(engine: Engine, view: View, ports: Ports) -> None:
-    """Whoever copied died over it: the engine may be paused, and nobody else would let it go on."""
+def _recover(engine: InferenceEngine, view: View, ports: Ports) -> None:
+    """Resume an engine that a process left paused when it died during a copy."""
     outside_transactions()
     if engine.url:
         try:
             ports.engines(view.spec.engine, engine.origin != "external").resume(engine.url)
         except ServingError as error:
-            log.warning("%s of %s, left in a copy, does not go on: %s", engine.name, view.service, error)
+            log.warning(
+                "could not resume %s of %s after an interrupted copy: %s", engine.name, view.service, error
+            )
     with ports.fence():
-        note(engine, sync="", sync_message="A copy of weights was cut short.")
+        note(engine, sync="", sync_message="A weight copy was interrupted.")
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _carried_over(engine: Engine, view: View, adapter: EngineAdapter) -> str:
-    """From the first healthy initial engine. Returns the version that it has now."""
+def _copied_version(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
+    """Copy from the first healthy initial engine. Return the copied version."""
     seeds = healthy_initial(view.engines)
     if not seeds:
-        raise ServingError(Trouble.REFUSED, engine.url, "there is no healthy initial engine")
+        raise ServingError(ErrorKind.REFUSED, engine.url, "no initial engine is healthy")
     group = f"berth-{uuid.uuid4().hex}"
-    return take_over(adapter, seeds[0].url, engine.url, group=group, seconds=COPY_SECONDS)
+    return copy_weights(adapter, seeds[0].url, engine.url, group=group, seconds=COPY_SECONDS)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from berth.core.spec.service import ServiceSpec
 from projects.elastic.ports import Fence, Ports
-from projects.models import Engine, Service
+from projects.models import InferenceEngine, Service
 from projects.serving.addresses import (
     PRIVATE,
     THIS_MACHINE,
     BadAddress,
     Reach,
     checked_addresses,
-    normalised,
+    normalize,
 )
-from projects.serving.base import EngineAdapter, RouterClient, ServingError, Trouble
+from projects.serving.base import EngineAdapter, ErrorKind, RouterClient, ServingError
 from projects.serving.engines import engines
 from projects.serving.routers import SGLangRouter, StaticList
 from projects.serving.wire import Wire
@@ -24,8 +24,8 @@ from projects.serving.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """`networks`: beyond public ones, for what people name by its address. Engines on nodes of our own pools
-    are called wherever those are, on this machine, too."""
+    """`networks` may be called besides public ones for engines named by address; engines on nodes of our
+    pools may be called at any address, including this machine."""
 
     networks: tuple[str, ...]
     own_ports: frozenset[int]
@@ -48,8 +48,10 @@ class Calls:
         return SGLangRouter(Wire(self._reach(is_ours=False)), self._address(spec.router.url or ""))
 
     def _resolve(self, service: Service, url: str) -> tuple[str, ...]:
-        ours = Engine.objects.filter(service=service, url=url, ended_at=None).exclude(origin="external")
-        return checked_addresses(url, self._reach(ours.exists()))
+        own = InferenceEngine.objects.filter(service=service, url=url, ended_at=None).exclude(
+            origin="external"
+        )
+        return checked_addresses(url, self._reach(own.exists()))
 
     def _reach(self, is_ours: bool) -> Reach:
         networks: Sequence[str] = (*self.networks, *PRIVATE, *THIS_MACHINE) if is_ours else self.networks
@@ -57,9 +59,9 @@ class Calls:
 
     def _address(self, url: str) -> str:
         try:
-            return normalised(url)
+            return normalize(url)
         except BadAddress as error:
-            raise ServingError(Trouble.FORBIDDEN, url, str(error)) from None
+            raise ServingError(ErrorKind.FORBIDDEN, url, str(error)) from None
 
 
 @lru_cache(maxsize=16)

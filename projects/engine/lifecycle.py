@@ -1,6 +1,6 @@
 """The table of workload states and allowed moves.
 
-"Preempted" is a count and a history, never a state: a workload that gave way is pending again.
+Evictions are counted and recorded as events, but are no state: an evicted workload is pending again.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ MOVES: Mapping[str, frozenset[str]] = {
 }
 
 
-def allowed(frm: str, to: str) -> bool:
-    return to in MOVES[frm]
+def allowed(source: str, to: str) -> bool:
+    return to in MOVES[source]
 
 
 def sources(to: str) -> frozenset[str]:
-    """The states from which one may come to `to`."""
-    return frozenset(frm for frm, targets in MOVES.items() if to in targets)
+    """Return the states that may move to `to`."""
+    return frozenset(source for source, targets in MOVES.items() if to in targets)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from projects.engine.scaling import ENDED, RANK
 
 ORDER = ("HEALTH_CHECKING", "WEIGHT_SYNCING", "READY")
-BY_STATE = {
+FAILURE_BY_STATE = {
     "CREATING": "provision", "CONNECTING": "init", "HEALTH_CHECKING": "health",
     "WEIGHT_SYNCING": "weight_sync", "READY": "router",
 }  # fmt: skip
@@ -24,8 +24,8 @@ class EngineBrief:
 
     @property
     def stuck_in(self) -> str:
-        """Where it is, as a failure."""
-        return "router" if self.router_fails else BY_STATE.get(self.state, "timeout")
+        """The failure that the current state of the engine counts as."""
+        return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property
     def failed(self) -> bool:
@@ -48,7 +48,7 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class RequestMove:
-    """`give_up` names engines that had their time: of a scale-out they fail, of a scale-in they stay."""
+    """`give_up` names engines that timed out: in a scale-out they fail, in a scale-in they stay."""
 
     to: str = ""
     ends_as: str = ""
@@ -64,7 +64,9 @@ def next_status(request: RequestFacts) -> RequestMove | None:
 def _out(request: RequestFacts) -> RequestMove | None:
     if request.status == "PENDING":
         if request.overdue or request.service_ended:
-            return RequestMove("FAILED", failure="timeout" if request.overdue else "", message=_why(request))
+            return RequestMove(
+                "FAILED", failure="timeout" if request.overdue else "", message=_reason(request)
+            )
         return RequestMove("CREATING" if request.mode == "managed" else "CONNECTING")
     if request.status == "ROLLING_BACK":
         done = all(engine.state in ENDED for engine in request.engines)
@@ -73,13 +75,13 @@ def _out(request: RequestFacts) -> RequestMove | None:
     alive = [engine for engine in request.engines if not engine.failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]
     if request.service_ended:
-        return RequestMove("ROLLING_BACK", "FAILED", message=_why(request))
+        return RequestMove("ROLLING_BACK", "FAILED", message=_reason(request))
     if failed and (request.policy == "rollback_all" or not alive):
-        return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _told(failed))
+        return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _failures(failed))
     if request.overdue and late:
         return _timed_out(request, late)
     if not alive:
-        return RequestMove("ROLLING_BACK", "FAILED", "init", "None of its engines is left.")
+        return RequestMove("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
     return _onward(request, alive, failed)
 
 
@@ -90,52 +92,52 @@ def _onward(
     if furthest <= RANK[request.status]:
         return None
     if request.status == "READY":
-        return RequestMove("PARTIAL", message=_told(failed)) if failed else RequestMove("ACTIVE")
+        return RequestMove("PARTIAL", message=_failures(failed)) if failed else RequestMove("ACTIVE")
     return RequestMove(ORDER[RANK[request.status]])
 
 
 def _timed_out(request: RequestFacts, late: Sequence[EngineBrief]) -> RequestMove:
     failure = late[0].stuck_in
-    said = f"Time is up: {late[0].name} did not get beyond {late[0].state}."
+    message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
-        return RequestMove("ROLLING_BACK", "FAILED", failure, said)
-    return RequestMove(give_up=tuple(engine.name for engine in late), failure=failure, message=said)
+        return RequestMove("ROLLING_BACK", "FAILED", failure, message)
+    return RequestMove(give_up=tuple(engine.name for engine in late), failure=failure, message=message)
 
 
 def _in(request: RequestFacts) -> RequestMove | None:
-    left = [engine for engine in request.engines if engine.state not in ENDED]
+    remaining = [engine for engine in request.engines if engine.state not in ENDED]
     if request.status == "PENDING":
         if not request.weights_change:
             return RequestMove("DRAINING")
-        said = "A weight update did not end in time; nothing was removed."
-        return RequestMove("FAILED", failure="timeout", message=said) if request.overdue else None
+        message = "Timed out waiting for a weight update to end. No engine was removed."
+        return RequestMove("FAILED", failure="timeout", message=message) if request.overdue else None
     if request.status == "DRAINING":
-        draining = [engine for engine in left if engine.state == "DRAINING"]
+        draining = [engine for engine in remaining if engine.state == "DRAINING"]
         if not draining:
             return RequestMove("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
         return _not_isolated(request, stuck) if request.overdue and stuck else None
-    if left and not request.overdue:
+    if remaining and not request.overdue:
         return None
-    gone = [engine for engine in request.engines if engine.state in ENDED]
-    if request.engines and not gone:
-        return RequestMove("FAILED", failure="timeout", message=_still_there(left))
-    return RequestMove("COMPLETED", message=" ".join(filter(None, [request.error, _still_there(left)])))
+    ended = [engine for engine in request.engines if engine.state in ENDED]
+    if request.engines and not ended:
+        return RequestMove("FAILED", failure="timeout", message=_not_removed(remaining))
+    return RequestMove("COMPLETED", message=" ".join(filter(None, [request.error, _not_removed(remaining)])))
 
 
 def _not_isolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
-    said = f"The router could not be told to send nothing new to {', '.join(stuck)}: they stay."
+    message = f"The router could not be stopped from sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
-    return RequestMove(to, failure="router", message=said, give_up=stuck)
+    return RequestMove(to, failure="router", message=message, give_up=stuck)
 
 
-def _still_there(left: Sequence[EngineBrief]) -> str:
-    return f"Not removed in time: {', '.join(engine.name for engine in left)}." if left else ""
+def _not_removed(remaining: Sequence[EngineBrief]) -> str:
+    return f"Not removed in time: {', '.join(engine.name for engine in remaining)}." if remaining else ""
 
 
-def _told(failed: Sequence[EngineBrief]) -> str:
+def _failures(failed: Sequence[EngineBrief]) -> str:
     return " ".join(f"{engine.name}: {engine.message or engine.failure}" for engine in failed)
 
 
-def _why(request: RequestFacts) -> str:
-    return "The service has ended." if request.service_ended else "Its time was up before it could begin."
+def _reason(request: RequestFacts) -> str:
+    return "The service has ended." if request.service_ended else "Timed out before it could start."

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 FINAL = frozenset({"ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED"})
 ENDED = frozenset({"REMOVED", "FAILED"})
 LEAVING = frozenset({"DRAINING", "REMOVING"})
-WAY = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE")
-RANK: Mapping[str, int] = {"CREATING": 0, "CONNECTING": 0} | {name: n for n, name in enumerate(WAY[2:], 1)}
+PROGRESS = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE")
+RANK: Mapping[str, int] = {"CREATING": 0, "CONNECTING": 0} | {
+    name: n for n, name in enumerate(PROGRESS[2:], 1)
+}
 
 OUT: Mapping[str, frozenset[str]] = {
     "PENDING": frozenset({"CREATING", "CONNECTING", "CANCELLED", "FAILED"}),

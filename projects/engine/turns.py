@@ -5,42 +5,42 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A call that may run anywhere, or, where `node` is set, only there."""
+class PendingCall:
+    """A pending call; if `node` is set, it may only run there."""
 
     number: int
     node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Which node gets which calls; `turn` is the node that would be next."""
+class Assignment:
+    """The node assigned to each call, and the node whose turn is next."""
 
-    given: Mapping[int, int]  # call -> node
+    assigned: Mapping[int, int]  # call -> node
     turn: int
 
 
-def next_turns(calls: Iterable[Waiting], room: Mapping[int, int], turn: int) -> Turns:
-    """Calls in their order, nodes in turn from `turn` on; a node without room is passed over.
+def assign_calls(calls: Iterable[PendingCall], room: Mapping[int, int], turn: int) -> Assignment:
+    """Assign calls in order to nodes round-robin from `turn`, skipping nodes without free slots.
 
-    A call for one node waits for that node, and takes nobody's turn.
+    A call bound to a node waits for that node and does not advance the turn.
     """
-    left = {node: free for node, free in room.items() if free > 0}
-    given: dict[int, int] = {}
+    free_slots = {node: free for node, free in room.items() if free > 0}
+    assigned: dict[int, int] = {}
     for call in calls:
-        if not left:
+        if not free_slots:
             break
-        node = _following(sorted(left), turn) if call.node is None else call.node
-        if node not in left:
+        node = _next_node(sorted(free_slots), turn) if call.node is None else call.node
+        if node not in free_slots:
             continue
-        given[call.number] = node
+        assigned[call.number] = node
         if call.node is None:
             turn = node + 1
-        left[node] -= 1
-        if not left[node]:
-            del left[node]
-    return Turns(given, turn)
+        free_slots[node] -= 1
+        if not free_slots[node]:
+            del free_slots[node]
+    return Assignment(assigned, turn)
 
 
-def _following(nodes: Sequence[int], turn: int) -> int:
+def _next_node(nodes: Sequence[int], turn: int) -> int:
     return next((node for node in nodes if node >= turn), nodes[0])

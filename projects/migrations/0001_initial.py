@@ -33,8 +33,8 @@ class Migration(migrations.Migration):
                     "warn_at",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.PositiveIntegerField(),
-                        default=projects.models.budgets.usual_warnings,
-                        help_text="Percent used, in rising order.",
+                        default=projects.models.budgets.default_warnings,
+                        help_text="Percentages of the budget, ascending.",
                         size=None,
                     ),
                 ),
@@ -54,8 +54,8 @@ class Migration(migrations.Migration):
                 ),
                 ("role", models.CharField(max_length=63)),
                 ("index", models.PositiveIntegerField()),
-                ("run", models.PositiveIntegerField(help_text="The workload's run that it belongs to.")),
-                ("rank", models.PositiveIntegerField(default=0, help_text="RANK in the run.")),
+                ("run", models.PositiveIntegerField(help_text="Run of the workload.")),
+                ("rank", models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")),
                 (
                     "state",
                     models.CharField(
@@ -78,22 +78,20 @@ class Migration(migrations.Migration):
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "stop_reason",
-                    models.CharField(blank=True, help_text="Why it was told to stop.", max_length=40),
+                    models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
                 ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
                 ("signal", models.IntegerField(blank=True, null=True)),
                 ("message", models.TextField(blank=True)),
                 (
                     "endpoint",
-                    models.JSONField(
-                        blank=True, help_text="Address and port where it is to serve.", null=True
-                    ),
+                    models.JSONField(blank=True, help_text="Address and port for serving.", null=True),
                 ),
                 (
                     "ports",
                     models.JSONField(
                         blank=True,
-                        help_text="By name, address and number of those that it opens to people.",
+                        help_text="Address and port number of each opened port, by name.",
                         null=True,
                     ),
                 ),
@@ -196,29 +194,32 @@ class Migration(migrations.Migration):
                 ("model_name", models.CharField(default="default", max_length=200)),
                 (
                     "role",
-                    models.CharField(help_text="The role whose replicas are the engines.", max_length=63),
+                    models.CharField(help_text="Role whose replicas are the engines.", max_length=63),
                 ),
                 ("initial_engines", models.PositiveIntegerField()),
-                ("next_number", models.PositiveIntegerField(help_text="Of the next engine that is added.")),
+                (
+                    "next_number",
+                    models.PositiveIntegerField(help_text="Number of the next engine to be added."),
+                ),
                 (
                     "updating_since",
                     models.DateTimeField(
                         blank=True,
-                        help_text="A trainer gives the initial engines new weights since then.",
+                        help_text="Start of a trainer's weight update of the initial engines.",
                         null=True,
                     ),
                 ),
                 (
                     "syncing_since",
                     models.DateTimeField(
-                        blank=True,
-                        help_text="Weights are being copied from engine to engine since then.",
-                        null=True,
+                        blank=True, help_text="Start of the weight copy in progress.", null=True
                     ),
                 ),
                 (
                     "weight_version",
-                    models.CharField(blank=True, help_text="Of the initial engines.", max_length=200),
+                    models.CharField(
+                        blank=True, help_text="Weight version of the initial engines.", max_length=200
+                    ),
                 ),
                 ("looked_at", models.DateTimeField(blank=True, null=True)),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -242,7 +243,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -266,7 +267,7 @@ class Migration(migrations.Migration):
                     "pools",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=63),
-                        help_text="Names, in order of preference; never empty.",
+                        help_text="Pool names in order of preference.",
                         size=None,
                     ),
                 ),
@@ -308,14 +309,16 @@ class Migration(migrations.Migration):
                             ("failed", "Failed"),
                             ("cancelled", "Cancelled"),
                         ],
-                        help_text="Where stopping leads.",
+                        help_text="Phase after stopping.",
                         max_length=10,
                     ),
                 ),
                 ("submitted_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "started_at",
-                    models.DateTimeField(blank=True, help_text="Of the present or last run.", null=True),
+                    models.DateTimeField(
+                        blank=True, help_text="Start of the current or last run.", null=True
+                    ),
                 ),
                 ("first_started_at", models.DateTimeField(blank=True, null=True)),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
@@ -324,21 +327,21 @@ class Migration(migrations.Migration):
                 ("backoff_until", models.DateTimeField(blank=True, null=True)),
                 (
                     "max_runtime",
-                    models.PositiveIntegerField(blank=True, help_text="Seconds of one run.", null=True),
+                    models.PositiveIntegerField(blank=True, help_text="Seconds per run.", null=True),
                 ),
                 ("deadline", models.DateTimeField(blank=True, null=True)),
                 (
                     "idle_timeout",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds without a log line or a visitor.", null=True
+                        blank=True, help_text="Seconds without log output or port visits.", null=True
                     ),
                 ),
-                ("run", models.PositiveIntegerField(default=0, help_text="How many times it was started.")),
+                ("run", models.PositiveIntegerField(default=0, help_text="Number of starts.")),
                 ("preemptions", models.PositiveIntegerField(default=0)),
                 (
                     "restarts",
                     models.PositiveIntegerField(
-                        default=0, help_text="Restarts after failures, for restart_policy."
+                        default=0, help_text="Restarts after failures, counted for restart_policy."
                     ),
                 ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
@@ -350,15 +353,15 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "gpu_milli_min",
-                    models.BigIntegerField(
-                        default=0, help_text="What the whole gang asks for at its minimum."
-                    ),
+                    models.BigIntegerField(default=0, help_text="Request of the minimum gang."),
                 ),
-                ("gpu_milli_now", models.BigIntegerField(default=0, help_text="What its pods hold now.")),
+                ("gpu_milli_now", models.BigIntegerField(default=0, help_text="Allocated to its pods.")),
                 (
                     "explanation",
                     models.JSONField(
-                        blank=True, help_text="Blockers, position and key of the last cycle.", null=True
+                        blank=True,
+                        help_text="Blockers, queue position and ordering of the last cycle.",
+                        null=True,
                     ),
                 ),
                 ("explained_at", models.DateTimeField(blank=True, null=True)),
@@ -368,7 +371,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default=list,
                         editable=False,
-                        help_text="The leading reasons for which it waited, one after another: reason, since, until.",
+                        help_text="Main pending reasons in order, each with since and until.",
                     ),
                 ),
                 ("version", models.PositiveBigIntegerField(default=1, editable=False)),
@@ -399,7 +402,9 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=100)),
                 (
                     "prefix",
-                    models.CharField(help_text="The first letters, to recognise it by.", max_length=12),
+                    models.CharField(
+                        help_text="First characters of the token, to identify it.", max_length=12
+                    ),
                 ),
                 ("digest", models.CharField(max_length=64, unique=True)),
                 ("scopes", models.JSONField(default=list)),
@@ -418,7 +423,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Of a token created by sign-in: another one once the password was changed.",
+                        help_text="Set for tokens created by sign-in; changes with the user's password.",
                         max_length=64,
                     ),
                 ),
@@ -462,7 +467,7 @@ class Migration(migrations.Migration):
                 ("request_id", models.CharField(blank=True, max_length=64)),
                 (
                     "change_id",
-                    models.BigIntegerField(help_text="Of quotas: what was changed together.", null=True),
+                    models.BigIntegerField(help_text="Quota change that this entry belongs to.", null=True),
                 ),
             ],
             options={
@@ -480,7 +485,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="BudgetNotice",
+            name="BudgetWarning",
             fields=[
                 (
                     "id",
@@ -488,7 +493,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("month", models.DateField(help_text="Its first day.")),
+                ("month", models.DateField(help_text="First day of the month.")),
                 ("percent", models.PositiveIntegerField()),
                 (
                     "at",
@@ -500,7 +505,7 @@ class Migration(migrations.Migration):
                     "budget",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="notices",
+                        related_name="warnings",
                         to="projects.budget",
                     ),
                 ),
@@ -518,11 +523,18 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("key", models.UUIDField(help_text="The client's name for it: sent twice, it is one call.")),
+                (
+                    "key",
+                    models.UUIDField(
+                        help_text="Key chosen by the client, so that a call sent twice runs once."
+                    ),
+                ),
                 ("is_broadcast", models.BooleanField(default=False)),
                 (
                     "is_late",
-                    models.BooleanField(default=False, help_text="A child for who came after the broadcast."),
+                    models.BooleanField(
+                        default=False, help_text="Child call for a worker that joined after the broadcast."
+                    ),
                 ),
                 ("node", models.PositiveIntegerField(blank=True, null=True)),
                 (
@@ -548,14 +560,12 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "told",
-                    models.JSONField(
-                        blank=True, default=dict, help_text="In words: type, message, traceback."
-                    ),
+                    models.JSONField(blank=True, default=dict, help_text="Type, message and traceback."),
                 ),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 (
                     "delivered",
-                    models.BooleanField(default=False, help_text="To the worker that it is leased to."),
+                    models.BooleanField(default=False, help_text="Delivered to the worker that leased it."),
                 ),
                 ("payload", models.BinaryField(default=bytes)),
                 ("result", models.BinaryField(default=bytes)),
@@ -564,7 +574,7 @@ class Migration(migrations.Migration):
                 (
                     "ended",
                     models.PositiveBigIntegerField(
-                        blank=True, help_text="Which one it was to end.", null=True
+                        blank=True, help_text="Position among the ended calls.", null=True
                     ),
                 ),
                 (
@@ -599,23 +609,23 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
                 ),
                 ("title", models.CharField(blank=True, max_length=200)),
-                ("rank", models.IntegerField(default=0, help_text="Higher ranks are served first.")),
+                ("rank", models.IntegerField(default=0, help_text="Higher ranks come first.")),
                 (
                     "reclaim_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds; empty: the pool's.", null=True
+                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
                     ),
                 ),
                 (
                     "preempt_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds; empty: the pool's.", null=True
+                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
                     ),
                 ),
                 (
@@ -663,14 +673,12 @@ class Migration(migrations.Migration):
                 ("kind", models.CharField(max_length=40)),
                 ("project_id", models.BigIntegerField(null=True)),
                 ("workload_id", models.UUIDField(null=True)),
-                ("subject", models.CharField(help_text="Its name at that time.", max_length=200)),
+                ("subject", models.CharField(help_text="Name of the object at that time.", max_length=200)),
                 ("message", models.TextField()),
                 ("data", models.JSONField(default=dict)),
                 (
                     "actor",
-                    models.CharField(
-                        help_text="A user name, or the part of Berth that acted.", max_length=150
-                    ),
+                    models.CharField(help_text="User name, or the part of Berth that acted.", max_length=150),
                 ),
             ],
             options={
@@ -728,7 +736,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "name",
-                    models.CharField(help_text="What the runtime of the pool knows it by.", max_length=64),
+                    models.CharField(help_text="Name in the runtime of the pool.", max_length=64),
                 ),
                 (
                     "left_at",
@@ -738,7 +746,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "handed_at",
-                    models.DateTimeField(editable=False, help_text="To the task queue, last.", null=True),
+                    models.DateTimeField(
+                        editable=False, help_text="Last time it was queued for cleanup.", null=True
+                    ),
                 ),
                 (
                     "pool",
@@ -764,7 +774,7 @@ class Migration(migrations.Migration):
                         to="projects.pod",
                     ),
                 ),
-                ("node", models.PositiveIntegerField(help_text="Its rank in the run.")),
+                ("node", models.PositiveIntegerField(help_text="Rank of the pod in the run.")),
                 (
                     "state",
                     models.CharField(
@@ -797,7 +807,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -806,19 +816,19 @@ class Migration(migrations.Migration):
                 (
                     "rank",
                     models.IntegerField(
-                        default=0, help_text="Higher ranks of a department are served first."
+                        default=0, help_text="Higher ranks within the department come first."
                     ),
                 ),
                 (
                     "reclaim_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds; empty: the department's.", null=True
+                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
                     ),
                 ),
                 (
                     "preempt_min_runtime",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Seconds; empty: the department's.", null=True
+                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
                     ),
                 ),
                 (
@@ -931,7 +941,9 @@ class Migration(migrations.Migration):
                 ("weight_memory", models.FloatField(default=1.0)),
                 (
                     "over_quota",
-                    models.BooleanField(default=True, help_text="May preemptible work go beyond quota?"),
+                    models.BooleanField(
+                        default=True, help_text="Preemptible workloads may exceed the quota."
+                    ),
                 ),
                 ("rank", models.IntegerField(blank=True, null=True)),
                 ("version", models.PositiveBigIntegerField(default=1, editable=False)),
@@ -1012,7 +1024,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Lapse",
+            name="QuotaExpiry",
             fields=[
                 (
                     "id",
@@ -1024,13 +1036,15 @@ class Migration(migrations.Migration):
                 ("done_at", models.DateTimeField(null=True)),
                 (
                     "outcome",
-                    models.TextField(blank=True, help_text="What was left as somebody had set it since."),
+                    models.TextField(
+                        blank=True, help_text="Quotas not reverted because they were edited in the meantime."
+                    ),
                 ),
                 (
                     "change",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="lapse",
+                        related_name="expiry",
                         to="projects.quotachange",
                     ),
                 ),
@@ -1087,7 +1101,7 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=60)),
                 (
                     "query",
-                    models.TextField(help_text="What stands after the question mark of the page's address."),
+                    models.TextField(help_text="Query string of the page."),
                 ),
                 (
                     "saved_at",
@@ -1272,7 +1286,7 @@ class Migration(migrations.Migration):
                 (
                     "settings",
                     models.JSONField(
-                        default=dict, help_text="As they were given; what is missing has its default."
+                        default=dict, help_text="Settings document; missing keys have their defaults."
                     ),
                 ),
                 ("memory", models.JSONField(default=dict)),
@@ -1288,7 +1302,7 @@ class Migration(migrations.Migration):
                 ),
                 ("scraped_at", models.DateTimeField(blank=True, null=True)),
                 ("evaluated_at", models.DateTimeField(blank=True, null=True)),
-                ("trouble", models.TextField(blank=True, help_text="Why it could not decide the last time.")),
+                ("trouble", models.TextField(blank=True, help_text="Error of the last decision.")),
                 (
                     "service",
                     models.OneToOneField(
@@ -1314,7 +1328,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "address",
-                    models.CharField(help_text="Where its workers reach this server.", max_length=255),
+                    models.CharField(help_text="URL at which the workers reach this server.", max_length=255),
                 ),
                 (
                     "executor",
@@ -1324,35 +1338,42 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("slots", models.PositiveIntegerField(default=1, help_text="Calls at a time on each node.")),
+                ("slots", models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")),
                 ("max_attempts", models.PositiveIntegerField(default=3)),
                 (
                     "idle_timeout",
-                    models.PositiveIntegerField(help_text="Seconds without a word from its client."),
+                    models.PositiveIntegerField(help_text="Seconds without a request from the client."),
                 ),
                 (
                     "python",
-                    models.CharField(help_text="Of the client; workers must have the same.", max_length=20),
+                    models.CharField(
+                        help_text="Python version of the client; workers need the same.", max_length=20
+                    ),
                 ),
                 ("cloudpickle", models.CharField(max_length=20)),
                 (
                     "setup",
-                    models.BinaryField(
-                        default=bytes, help_text="The client's own plugins, as it pickled them."
-                    ),
+                    models.BinaryField(default=bytes, help_text="Pickled plugins of the client."),
                 ),
-                ("turn", models.PositiveBigIntegerField(default=0, help_text="Whose turn is next.")),
-                ("ends", models.PositiveBigIntegerField(default=0, help_text="How many calls have ended.")),
+                ("turn", models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")),
+                ("ends", models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")),
                 (
                     "taken",
-                    models.PositiveBigIntegerField(default=0, help_text="How many of these the client has."),
+                    models.PositiveBigIntegerField(
+                        default=0, help_text="Number of ended calls that the client has received."
+                    ),
                 ),
-                ("fault", models.TextField(blank=True, help_text="Why it cannot run any function at all.")),
+                (
+                    "fault",
+                    models.TextField(
+                        blank=True, help_text="Error that keeps the session from running functions."
+                    ),
+                ),
                 (
                     "seen_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(),
-                        help_text="When its client asked last.",
+                        help_text="Time of the client's last request.",
                     ),
                 ),
             ],
@@ -1390,12 +1411,12 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("position", models.PositiveIntegerField(help_text="Order in the whole tree, depth first.")),
+                ("position", models.PositiveIntegerField(help_text="Position in the tree, depth first.")),
                 ("name", models.CharField(max_length=63)),
                 ("need", models.PositiveIntegerField(blank=True, null=True)),
                 ("min", models.PositiveIntegerField(blank=True, null=True)),
                 ("max", models.PositiveIntegerField(blank=True, null=True)),
-                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Of each device.")),
+                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Per device.")),
                 ("gpu_devices", models.PositiveIntegerField(default=0)),
                 ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
                 ("cpu_milli", models.PositiveIntegerField(default=0)),
@@ -1438,7 +1459,7 @@ class Migration(migrations.Migration):
                 ("port", models.CharField(max_length=15)),
                 (
                     "session_hash",
-                    models.CharField(help_text="Another one once the password was changed.", max_length=64),
+                    models.CharField(help_text="Changes with the user's password.", max_length=64),
                 ),
                 (
                     "session_key",
@@ -1446,24 +1467,24 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="The browser session that asked for it: the visit ends with the session.",
+                        help_text="Browser session that requested the link; the visit ends with it.",
                         max_length=40,
                     ),
                 ),
                 ("issued_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("expires_at", models.DateTimeField(help_text="Until when it can be used.")),
+                ("expires_at", models.DateTimeField(help_text="Expiry of the link.")),
                 ("used_at", models.DateTimeField(blank=True, null=True)),
                 ("cookie_digest", models.CharField(blank=True, max_length=64, null=True, unique=True)),
-                ("visit_until", models.DateTimeField(help_text="When the visit ends at the latest.")),
+                ("visit_until", models.DateTimeField(help_text="Latest end of the visit.")),
                 (
                     "seen_at",
-                    models.DateTimeField(blank=True, help_text="When the visitor asked last.", null=True),
+                    models.DateTimeField(blank=True, help_text="Time of the last request.", null=True),
                 ),
                 (
                     "token",
                     models.ForeignKey(
                         blank=True,
-                        help_text="The token that asked for it: the visit ends with the token.",
+                        help_text="Token that requested the link; the visit ends with it.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -1499,7 +1520,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.CreateModel(
-            name="Engine",
+            name="InferenceEngine",
             fields=[
                 (
                     "id",
@@ -1534,47 +1555,49 @@ class Migration(migrations.Migration):
                 ("since", models.DateTimeField()),
                 (
                     "index",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Of the replica in its workload's role."
-                    ),
+                    models.PositiveIntegerField(default=0, help_text="Replica index in the workload's role."),
                 ),
                 (
                     "pod_id",
-                    models.UUIDField(blank=True, help_text="The pod that serves at this address.", null=True),
+                    models.UUIDField(blank=True, help_text="Pod that serves at this address.", null=True),
                 ),
                 ("url", models.CharField(blank=True, max_length=500)),
                 ("router_url", models.CharField(blank=True, max_length=500)),
                 (
                     "is_routed",
-                    models.BooleanField(default=False, help_text="The router said that it has it."),
+                    models.BooleanField(default=False, help_text="The router confirmed the engine."),
                 ),
                 (
                     "isolated_at",
                     models.DateTimeField(
-                        blank=True, help_text="Since then the router sends it nothing new.", null=True
+                        blank=True, help_text="Time since which the router sends no new requests.", null=True
                     ),
                 ),
                 ("is_healthy", models.BooleanField(default=False)),
                 (
                     "failures",
-                    models.PositiveIntegerField(default=0, help_text="Health checks failed in a row."),
+                    models.PositiveIntegerField(default=0, help_text="Consecutive failed health checks."),
                 ),
                 (
                     "connection_failures",
                     models.PositiveIntegerField(
-                        default=0, help_text="Failed attempts in a row to connect to an external engine."
+                        default=0, help_text="Consecutive failed connections to an external engine."
                     ),
                 ),
                 ("looked_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "running",
-                    models.PositiveIntegerField(blank=True, help_text="Requests it works on.", null=True),
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Number of running requests.", null=True
+                    ),
                 ),
                 ("weight_version", models.CharField(blank=True, max_length=200)),
                 (
                     "sync",
                     models.CharField(
-                        blank=True, help_text="Of its weights: copying, done or failed.", max_length=7
+                        blank=True,
+                        help_text="State of the weight copy: copying, done or failed.",
+                        max_length=7,
                     ),
                 ),
                 ("sync_message", models.TextField(blank=True)),
@@ -1583,7 +1606,7 @@ class Migration(migrations.Migration):
                 (
                     "ends_as",
                     models.CharField(
-                        blank=True, help_text="Where removing leads: REMOVED or FAILED.", max_length=7
+                        blank=True, help_text="Final state after removal: REMOVED or FAILED.", max_length=7
                     ),
                 ),
                 ("failure", models.CharField(blank=True, max_length=11)),
@@ -1650,7 +1673,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "waiting_minutes",
-                    models.PositiveIntegerField(default=60, help_text="Longer than this is news."),
+                    models.PositiveIntegerField(
+                        default=60, help_text="Minutes a workload is pending before a notification."
+                    ),
                 ),
                 ("to", models.TextField()),
                 (
@@ -1701,7 +1726,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="Of the work that this person submitted.",
+                        help_text="Workloads submitted by this user.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -1758,7 +1783,7 @@ class Migration(migrations.Migration):
                         max_length=7,
                     ),
                 ),
-                ("content", models.JSONField(help_text="What is told.")),
+                ("content", models.JSONField(help_text="Content of the notification.")),
                 (
                     "state",
                     models.CharField(
@@ -1772,13 +1797,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("tries", models.PositiveIntegerField(default=0)),
-                ("due_at", models.DateTimeField(help_text="When it may be tried (again).")),
+                ("due_at", models.DateTimeField(help_text="Time of the next attempt.")),
                 ("last_error", models.TextField(blank=True)),
                 ("ended_at", models.DateTimeField(null=True)),
                 (
                     "subscription",
                     models.ForeignKey(
-                        help_text="Empty: a workload's document names the address.",
+                        help_text="Empty if the address is from a workload document.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="deliveries",
@@ -1807,7 +1832,7 @@ class Migration(migrations.Migration):
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
                             )
                         ],
                     ),
@@ -1815,7 +1840,7 @@ class Migration(migrations.Migration):
                 ("about", models.CharField(blank=True, max_length=200)),
                 (
                     "text",
-                    models.TextField(help_text="YAML. Its project is this one; its name may be left out."),
+                    models.TextField(help_text="YAML document of this project; the name is optional."),
                 ),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
@@ -1851,9 +1876,9 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddConstraint(
-            model_name="budgetnotice",
+            model_name="budgetwarning",
             constraint=models.UniqueConstraint(
-                fields=("budget", "month", "percent"), name="budget_notice_once"
+                fields=("budget", "month", "percent"), name="budget_warning_once"
             ),
         ),
         migrations.AddConstraint(
@@ -2037,8 +2062,10 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="lapse",
-            index=models.Index(condition=models.Q(("done_at", None)), fields=["due_at"], name="lapse_due"),
+            model_name="quotaexpiry",
+            index=models.Index(
+                condition=models.Q(("done_at", None)), fields=["due_at"], name="quota_expiry_due"
+            ),
         ),
         migrations.AddConstraint(
             model_name="removedquota",
@@ -2309,7 +2336,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="engine",
+            model_name="inferenceengine",
             index=models.Index(
                 condition=models.Q(
                     ("ended_at__isnull", True), models.Q(("router_url", ""), _negated=True), _connector="OR"
@@ -2319,11 +2346,11 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddConstraint(
-            model_name="engine",
+            model_name="inferenceengine",
             constraint=models.UniqueConstraint(fields=("service", "number"), name="engine_number_once"),
         ),
         migrations.AddConstraint(
-            model_name="engine",
+            model_name="inferenceengine",
             constraint=models.UniqueConstraint(
                 condition=models.Q(("ended_at__isnull", True), ("origin", "external")),
                 fields=("service", "url"),
@@ -2331,7 +2358,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddConstraint(
-            model_name="engine",
+            model_name="inferenceengine",
             constraint=models.CheckConstraint(
                 condition=models.Q(
                     models.Q(("ended_at__isnull", False), ("state__in", ("REMOVED", "FAILED"))),

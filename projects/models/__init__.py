@@ -1,35 +1,38 @@
 """Models of tenants and their workloads."""
 
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
-from projects.models.budgets import Budget, BudgetNotice
+from projects.models.budgets import Budget, BudgetWarning
 from projects.models.deliveries import Delivery
-from projects.models.history import Audit, Event, QuotaChange
-from projects.models.identities import Identity
-from projects.models.lapses import Lapse
-from projects.models.leftovers import Leftover
-from projects.models.people import ApiToken, Membership, Role
+from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
+from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
 from projects.models.ports import PortLink
-from projects.models.scaling import Engine, ScaleRequest, ScaleStep, Service
+from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
-from projects.models.templates import Template
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
-from projects.models.views import SavedView
-from projects.models.workloads import Phase, Pod, PodState, RoleNode, Workload, WorkloadKind
+from projects.models.workloads import (
+    Leftover,
+    Phase,
+    Pod,
+    PodState,
+    RoleNode,
+    Template,
+    Workload,
+    WorkloadKind,
+)
 
 __all__ = [
     "ApiToken",
     "Audit",
     "Autoscaler",
     "Budget",
-    "BudgetNotice",
+    "BudgetWarning",
     "Call",
     "Delivery",
     "Department",
-    "Engine",
     "Event",
     "Identity",
-    "Lapse",
+    "InferenceEngine",
     "Leftover",
     "Membership",
     "MetricsPoint",
@@ -40,6 +43,7 @@ __all__ = [
     "Project",
     "Quota",
     "QuotaChange",
+    "QuotaExpiry",
     "RemovedQuota",
     "Role",
     "RoleNode",

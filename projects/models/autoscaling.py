@@ -7,12 +7,12 @@ from projects.models.scaling import Direction, RequestStatus, ScaleRequest, Serv
 
 
 class Autoscaler(models.Model):
-    """The mind of one service. `memory` is handed back to the engine as it left it: streaks and the like."""
+    """The autoscaler of a service; `memory` is the metrics window with the streaks of its conditions."""
 
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)
     settings = models.JSONField(
-        default=dict, help_text="As they were given; what is missing has its default."
+        default=dict, help_text="Settings document; missing keys have their defaults."
     )
     memory = models.JSONField(default=dict)
     last_decision = models.JSONField(null=True, blank=True)
@@ -20,14 +20,14 @@ class Autoscaler(models.Model):
     last_scale_action = models.CharField(max_length=9, choices=Direction.choices, blank=True)
     scraped_at = models.DateTimeField(null=True, blank=True)
     evaluated_at = models.DateTimeField(null=True, blank=True)
-    trouble = models.TextField(blank=True, help_text="Why it could not decide the last time.")
+    trouble = models.TextField(blank=True, help_text="Error of the last decision.")
 
     def __str__(self) -> str:
         return f"autoscaler of {self.service}"
 
 
 class MetricsPoint(models.Model):
-    """What the engines of a service said of themselves at one time, summed up; null is unknown."""
+    """Aggregated metrics of a service's engines at one time; null is unknown."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -45,7 +45,7 @@ class MetricsPoint(models.Model):
 
 
 class Scaling(models.Model):
-    """One thing that an autoscaler did, with what it saw then and how it ended."""
+    """A scale operation of an autoscaler, with its metrics, conditions and outcome."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="scalings")
     request = models.OneToOneField(

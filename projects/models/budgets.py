@@ -1,4 +1,4 @@
-"""Models of monthly budgets and their notices."""
+"""Models of monthly budgets and their warnings."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -7,22 +7,24 @@ from django.db.models.functions import Now
 
 from projects.models.tenants import Department, Project
 
-HOURS_MOST = 10**9
-PERCENT_MOST = 1000
+MAX_HOURS = 10**9
+MAX_PERCENT = 1000
 
 
-def usual_warnings() -> list[int]:
+def default_warnings() -> list[int]:
     return [80, 100]
 
 
 class Budget(models.Model):
-    """GPU-hours of one calendar month (UTC). It is watched and told of; it stops nobody: limits do."""
+    """GPU-hours per calendar month (UTC). A budget triggers notifications; only limits stop workloads."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     gpu_hours = models.BigIntegerField()
     warn_at = ArrayField(
-        models.PositiveIntegerField(), default=usual_warnings, help_text="Percent used, in rising order."
+        models.PositiveIntegerField(),
+        default=default_warnings,
+        help_text="Percentages of the budget, ascending.",
     )
     version = models.BigIntegerField(editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -38,7 +40,7 @@ class Budget(models.Model):
             models.UniqueConstraint(name="budget_once_per_department", fields=["department"]),
             models.UniqueConstraint(name="budget_once_per_project", fields=["project"]),
             models.CheckConstraint(
-                name="budget_hours_range", condition=Q(gpu_hours__gte=1, gpu_hours__lte=HOURS_MOST)
+                name="budget_hours_range", condition=Q(gpu_hours__gte=1, gpu_hours__lte=MAX_HOURS)
             ),
         ]
 
@@ -52,18 +54,18 @@ class Budget(models.Model):
         return f"{self.owner}: {self.gpu_hours} GPU-hours a month"
 
 
-class BudgetNotice(models.Model):
-    """That so many percent of a month's budget were used: told once."""
+class BudgetWarning(models.Model):
+    """A warning threshold that was reached in a month; each is notified once."""
 
-    budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="notices")
-    month = models.DateField(help_text="Its first day.")
+    budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="warnings")
+    month = models.DateField(help_text="First day of the month.")
     percent = models.PositiveIntegerField()
     at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["-id"]
         constraints = [
-            models.UniqueConstraint(name="budget_notice_once", fields=["budget", "month", "percent"])
+            models.UniqueConstraint(name="budget_warning_once", fields=["budget", "month", "percent"])
         ]
 
     def __str__(self) -> str:

@@ -9,9 +9,9 @@ from projects.models.subscriptions import Subscription
 
 
 class Delivery(models.Model):
-    """One piece of news for one address: written with the move it tells of, so that none is lost.
+    """One notification to one address, stored in the transaction of the state change that it reports.
 
-    Ids and names are copied: the log outlives the workload.
+    Ids and names are copied, because deliveries outlive the workload.
     """
 
     class State(models.TextChoices):
@@ -29,14 +29,14 @@ class Delivery(models.Model):
     project_id = models.BigIntegerField(null=True)
     subscription = models.ForeignKey(
         Subscription, null=True, on_delete=models.SET_NULL, related_name="deliveries",
-        help_text="Empty: a workload's document names the address.",
+        help_text="Empty if the address is from a workload document.",
     )  # fmt: skip
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
-    content = models.JSONField(help_text="What is told.")
+    content = models.JSONField(help_text="Content of the notification.")
     state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
     tries = models.PositiveIntegerField(default=0)
-    due_at = models.DateTimeField(help_text="When it may be tried (again).")
+    due_at = models.DateTimeField(help_text="Time of the next attempt.")
     last_error = models.TextField(blank=True)
     ended_at = models.DateTimeField(null=True)
 

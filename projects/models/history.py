@@ -1,6 +1,6 @@
 """Append-only models of events, audit and quota changes.
 
-Ids and names are copied, not referenced: history outlives what it tells of.
+Ids and names are copied, not referenced, because history outlives its objects.
 """
 
 from django.contrib.postgres.indexes import BrinIndex
@@ -10,16 +10,16 @@ from django.db.models.functions import Now
 
 
 class Event(models.Model):
-    """One thing that happened to a workload, pod, node or queue."""
+    """An event of a workload, pod, node or queue."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(max_length=40)
     project_id = models.BigIntegerField(null=True)
     workload_id = models.UUIDField(null=True)
-    subject = models.CharField(max_length=200, help_text="Its name at that time.")
+    subject = models.CharField(max_length=200, help_text="Name of the object at that time.")
     message = models.TextField()
     data = models.JSONField(default=dict)
-    actor = models.CharField(max_length=150, help_text="A user name, or the part of Berth that acted.")
+    actor = models.CharField(max_length=150, help_text="User name, or the part of Berth that acted.")
 
     class Meta:
         ordering = ["-id"]
@@ -31,7 +31,7 @@ class Event(models.Model):
 
 
 class Audit(models.Model):
-    """One change that a person made: who, what, before, after."""
+    """A change made by a user, with the values before and after it."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
@@ -44,7 +44,7 @@ class Audit(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     request_id = models.CharField(max_length=64, blank=True)
-    change_id = models.BigIntegerField(null=True, help_text="Of quotas: what was changed together.")
+    change_id = models.BigIntegerField(null=True, help_text="Quota change that this entry belongs to.")
 
     class Meta:
         ordering = ["-id"]
@@ -57,7 +57,7 @@ class Audit(models.Model):
 
 
 class QuotaChange(models.Model):
-    """Quotas that were set and removed together; each of them has its audit row too."""
+    """Quotas set and removed together; each of them also has an audit row."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
@@ -70,3 +70,21 @@ class QuotaChange(models.Model):
         indexes = [
             models.Index(fields=["reverts"], name="change_reverted_by", condition=Q(reverts__isnull=False)),
         ]
+
+
+class QuotaExpiry(models.Model):
+    """The expiry of a temporary quota change, and once it has expired, the outcome."""
+
+    change = models.OneToOneField(QuotaChange, on_delete=models.CASCADE, related_name="expiry")
+    due_at = models.DateTimeField()
+    done_at = models.DateTimeField(null=True)
+    outcome = models.TextField(
+        blank=True, help_text="Quotas not reverted because they were edited in the meantime."
+    )
+
+    class Meta:
+        ordering = ["due_at", "id"]
+        indexes = [models.Index(fields=["due_at"], name="quota_expiry_due", condition=Q(done_at=None))]
+
+    def __str__(self) -> str:
+        return f"change {self.change_id} expires {self.due_at:%Y-%m-%d %H:%M}"

@@ -1,4 +1,4 @@
-"""Models of roles, memberships and API tokens."""
+"""Models of roles, memberships, API tokens, identities and saved views."""
 
 from django.conf import settings
 from django.db import models
@@ -17,7 +17,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """One role of one person: everywhere, in a department (and all its projects), or in a project."""
+    """A role of a user: on the platform, in a department with its projects, or in a project."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role.choices)
@@ -52,11 +52,11 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A secret that acts for a person; only its SHA-256 is stored. Scopes: read, write, admin."""
+    """A token that acts for a user; only its SHA-256 is stored. Scopes: read, write, admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
-    prefix = models.CharField(max_length=12, help_text="The first letters, to recognise it by.")
+    prefix = models.CharField(max_length=12, help_text="First characters of the token, to identify it.")
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -68,7 +68,7 @@ class ApiToken(models.Model):
         blank=True,
         default="",
         editable=False,
-        help_text="Of a token created by sign-in: another one once the password was changed.",
+        help_text="Set for tokens created by sign-in; changes with the user's password.",
     )
 
     class Meta:
@@ -87,3 +87,36 @@ class ApiToken(models.Model):
     @property
     def interactive(self) -> bool:
         return bool(self.session_hash)
+
+
+class Identity(models.Model):
+    """A user's stable identifier at an OpenID Connect provider (issuer and subject)."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    made_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["id"]
+        verbose_name_plural = "identities"
+        constraints = [models.UniqueConstraint(name="identity_once", fields=["issuer", "subject"])]
+
+    def __str__(self) -> str:
+        return f"{self.user} at {self.issuer}"
+
+
+class SavedView(models.Model):
+    """A user's named filters, columns and order of the list of workloads."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=60)
+    query = models.TextField(help_text="Query string of the page.")
+    saved_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(name="view_name_once_per_person", fields=["user", "name"])]
+
+    def __str__(self) -> str:
+        return self.name

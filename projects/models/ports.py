@@ -1,4 +1,4 @@
-"""One-time links that open a port of a workload, and the visits that came of them."""
+"""Model of one-time links to workload ports and the visits opened with them."""
 
 from django.conf import settings
 from django.db import models
@@ -10,27 +10,27 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """One way in, for one person. Of its secret, and of the cookie it was exchanged for, only digests."""
+    """A link for one user. Only digests of its secret and of the visit's cookie are stored."""
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")
     port = models.CharField(max_length=15)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="port_links")
-    session_hash = models.CharField(max_length=64, help_text="Another one once the password was changed.")
+    session_hash = models.CharField(max_length=64, help_text="Changes with the user's password.")
     token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.CASCADE, related_name="+",
-        help_text="The token that asked for it: the visit ends with the token.",
+        help_text="Token that requested the link; the visit ends with it.",
     )  # fmt: skip
     session_key = models.CharField(
         max_length=40, blank=True, default="", editable=False,
-        help_text="The browser session that asked for it: the visit ends with the session.",
+        help_text="Browser session that requested the link; the visit ends with it.",
     )  # fmt: skip
     issued_at = models.DateTimeField(db_default=Now())
-    expires_at = models.DateTimeField(help_text="Until when it can be used.")
+    expires_at = models.DateTimeField(help_text="Expiry of the link.")
     used_at = models.DateTimeField(null=True, blank=True)
     cookie_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
-    visit_until = models.DateTimeField(help_text="When the visit ends at the latest.")
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the visitor asked last.")
+    visit_until = models.DateTimeField(help_text="Latest end of the visit.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last request.")
 
     class Meta:
         ordering = ["-issued_at", "-id"]

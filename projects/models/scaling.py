@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class EngineState(models.TextChoices):
-    CREATING = "CREATING"  # waits for GPUs, or its process starts
+    CREATING = "CREATING"  # pending, or the process is starting
     CONNECTING = "CONNECTING"
     HEALTH_CHECKING = "HEALTH_CHECKING"
     WEIGHT_SYNCING = "WEIGHT_SYNCING"
@@ -24,8 +24,8 @@ class EngineState(models.TextChoices):
 
 class Origin(models.TextChoices):
     INITIAL = "initial"
-    MANAGED = "managed"  # added, on GPUs that the scheduler gave
-    EXTERNAL = "external"  # added by its address
+    MANAGED = "managed"  # added on GPUs allocated by the scheduler
+    EXTERNAL = "external"  # added by address
 
 
 class Direction(models.TextChoices):
@@ -56,20 +56,22 @@ ENDED_STATES = (EngineState.REMOVED, EngineState.FAILED)
 
 
 class Service(models.Model):
-    """What an inference service is beside its workload. The workload's own gang are its initial engines."""
+    """An inference service. The gang of its workload contains the initial engines."""
 
     workload = models.OneToOneField(Workload, on_delete=models.CASCADE, related_name="service")
     model_name = models.CharField(max_length=200, default="default")
-    role = models.CharField(max_length=63, help_text="The role whose replicas are the engines.")
+    role = models.CharField(max_length=63, help_text="Role whose replicas are the engines.")
     initial_engines = models.PositiveIntegerField()
-    next_number = models.PositiveIntegerField(help_text="Of the next engine that is added.")
+    next_number = models.PositiveIntegerField(help_text="Number of the next engine to be added.")
     updating_since = models.DateTimeField(
-        null=True, blank=True, help_text="A trainer gives the initial engines new weights since then."
+        null=True, blank=True, help_text="Start of a trainer's weight update of the initial engines."
     )
     syncing_since = models.DateTimeField(
-        null=True, blank=True, help_text="Weights are being copied from engine to engine since then."
+        null=True, blank=True, help_text="Start of the weight copy in progress."
     )
-    weight_version = models.CharField(max_length=200, blank=True, help_text="Of the initial engines.")
+    weight_version = models.CharField(
+        max_length=200, blank=True, help_text="Weight version of the initial engines."
+    )
     looked_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -85,7 +87,7 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """One wish to have more or fewer engines. `ends_as`: where rolling back leads."""
+    """A request for more or fewer engines; `ends_as` is the final status of a rollback."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")
@@ -138,7 +140,7 @@ class ScaleRequest(models.Model):
 
 
 class ScaleStep(models.Model):
-    """One status that a request entered, and when. Append-only."""
+    """A status entered by a request, with its time. Append-only."""
 
     request = models.ForeignKey(ScaleRequest, on_delete=models.CASCADE, related_name="steps")
     at = models.DateTimeField()
@@ -152,9 +154,9 @@ class ScaleStep(models.Model):
         return f"{self.request_id}: {self.status}"
 
 
-class Engine(models.Model):
-    """One engine of a service. `router_url` is what was, or was about to be, told to the router: written
-    down before the router is called, so that after a crash nothing there points nowhere."""
+class InferenceEngine(models.Model):
+    """An inference engine of a service. `router_url` is stored before the router is called, so that stale
+    entries of the router can be removed after a crash."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="engines")
@@ -165,23 +167,25 @@ class Engine(models.Model):
     workload = models.ForeignKey(
         Workload, null=True, blank=True, on_delete=models.SET_NULL, related_name="engines"
     )
-    index = models.PositiveIntegerField(default=0, help_text="Of the replica in its workload's role.")
-    pod_id = models.UUIDField(null=True, blank=True, help_text="The pod that serves at this address.")
+    index = models.PositiveIntegerField(default=0, help_text="Replica index in the workload's role.")
+    pod_id = models.UUIDField(null=True, blank=True, help_text="Pod that serves at this address.")
     url = models.CharField(max_length=500, blank=True)
     router_url = models.CharField(max_length=500, blank=True)
-    is_routed = models.BooleanField(default=False, help_text="The router said that it has it.")
+    is_routed = models.BooleanField(default=False, help_text="The router confirmed the engine.")
     isolated_at = models.DateTimeField(
-        null=True, blank=True, help_text="Since then the router sends it nothing new."
+        null=True, blank=True, help_text="Time since which the router sends no new requests."
     )
     is_healthy = models.BooleanField(default=False)
-    failures = models.PositiveIntegerField(default=0, help_text="Health checks failed in a row.")
+    failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed health checks.")
     connection_failures = models.PositiveIntegerField(
-        default=0, help_text="Failed attempts in a row to connect to an external engine."
+        default=0, help_text="Consecutive failed connections to an external engine."
     )
     looked_at = models.DateTimeField(null=True, blank=True)
-    running = models.PositiveIntegerField(null=True, blank=True, help_text="Requests it works on.")
+    running = models.PositiveIntegerField(null=True, blank=True, help_text="Number of running requests.")
     weight_version = models.CharField(max_length=200, blank=True)
-    sync = models.CharField(max_length=7, blank=True, help_text="Of its weights: copying, done or failed.")
+    sync = models.CharField(
+        max_length=7, blank=True, help_text="State of the weight copy: copying, done or failed."
+    )
     sync_message = models.TextField(blank=True)
     sync_tried_at = models.DateTimeField(null=True, blank=True)
     router_message = models.TextField(blank=True)
@@ -191,7 +195,9 @@ class Engine(models.Model):
     removed_by = models.ForeignKey(
         ScaleRequest, null=True, blank=True, on_delete=models.SET_NULL, related_name="removed"
     )
-    ends_as = models.CharField(max_length=7, blank=True, help_text="Where removing leads: REMOVED or FAILED.")
+    ends_as = models.CharField(
+        max_length=7, blank=True, help_text="Final state after removal: REMOVED or FAILED."
+    )
     failure = models.CharField(max_length=11, blank=True)
     message = models.TextField(blank=True)
     created_at = models.DateTimeField()

@@ -8,7 +8,7 @@ from projects.models.workloads import Pod, Workload
 
 
 class Session(models.Model):
-    """What a workload is told beside its document. Functions and results are bytes that we never read."""
+    """A Python session. Functions and results are opaque bytes to the server."""
 
     class Executor(models.TextChoices):
         PROCESS = "process"
@@ -17,19 +17,21 @@ class Session(models.Model):
     workload = models.OneToOneField(
         Workload, on_delete=models.CASCADE, primary_key=True, related_name="session"
     )
-    address = models.CharField(max_length=255, help_text="Where its workers reach this server.")
+    address = models.CharField(max_length=255, help_text="URL at which the workers reach this server.")
     executor = models.CharField(max_length=10, choices=Executor.choices, default=Executor.PROCESS)
-    slots = models.PositiveIntegerField(default=1, help_text="Calls at a time on each node.")
+    slots = models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")
     max_attempts = models.PositiveIntegerField(default=3)
-    idle_timeout = models.PositiveIntegerField(help_text="Seconds without a word from its client.")
-    python = models.CharField(max_length=20, help_text="Of the client; workers must have the same.")
+    idle_timeout = models.PositiveIntegerField(help_text="Seconds without a request from the client.")
+    python = models.CharField(max_length=20, help_text="Python version of the client; workers need the same.")
     cloudpickle = models.CharField(max_length=20)
-    setup = models.BinaryField(default=bytes, help_text="The client's own plugins, as it pickled them.")
-    turn = models.PositiveBigIntegerField(default=0, help_text="Whose turn is next.")
-    ends = models.PositiveBigIntegerField(default=0, help_text="How many calls have ended.")
-    taken = models.PositiveBigIntegerField(default=0, help_text="How many of these the client has.")
-    fault = models.TextField(blank=True, help_text="Why it cannot run any function at all.")
-    seen_at = models.DateTimeField(db_default=Now(), help_text="When its client asked last.")
+    setup = models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")
+    turn = models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")
+    ends = models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")
+    taken = models.PositiveBigIntegerField(
+        default=0, help_text="Number of ended calls that the client has received."
+    )
+    fault = models.TextField(blank=True, help_text="Error that keeps the session from running functions.")
+    seen_at = models.DateTimeField(db_default=Now(), help_text="Time of the client's last request.")
 
     class Meta:
         constraints = [
@@ -43,7 +45,7 @@ class Session(models.Model):
 
 
 class SessionWorker(models.Model):
-    """The process in a pod that runs functions. A pod that is started again is another pod."""
+    """The process in a pod that runs functions; a restarted pod has a new worker."""
 
     class State(models.TextChoices):
         READY = "ready"
@@ -51,7 +53,7 @@ class SessionWorker(models.Model):
 
     pod = models.OneToOneField(Pod, on_delete=models.CASCADE, primary_key=True, related_name="session_worker")
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="workers")
-    node = models.PositiveIntegerField(help_text="Its rank in the run.")
+    node = models.PositiveIntegerField(help_text="Rank of the pod in the run.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.READY)
     python = models.CharField(max_length=20)
     cloudpickle = models.CharField(max_length=20)
@@ -66,9 +68,9 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """One function to run once, on whichever node has its turn, or (`node` is set) on that one.
+    """A function to run once, on the next node in turn or, if `node` is set, on that node.
 
-    A broadcast is a call of its own, never leased, with one child for each worker that ever was ready.
+    A broadcast is a call that is never leased itself; it has one child call per worker.
     """
 
     class State(models.TextChoices):
@@ -78,23 +80,25 @@ class Call(models.Model):
 
     class Outcome(models.TextChoices):
         VALUE = "value"
-        ERROR = "error"  # the function raised; `result` is what
-        FAILED = "failed"  # it could not be run; `told` says why
+        ERROR = "error"  # the function raised; `result` is the exception
+        FAILED = "failed"  # it could not be run; `told` has the reason
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")
-    key = models.UUIDField(help_text="The client's name for it: sent twice, it is one call.")
+    key = models.UUIDField(help_text="Key chosen by the client, so that a call sent twice runs once.")
     broadcast = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )
     is_broadcast = models.BooleanField(default=False)
-    is_late = models.BooleanField(default=False, help_text="A child for who came after the broadcast.")
+    is_late = models.BooleanField(
+        default=False, help_text="Child call for a worker that joined after the broadcast."
+    )
     node = models.PositiveIntegerField(null=True, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
-    told = models.JSONField(default=dict, blank=True, help_text="In words: type, message, traceback.")
+    told = models.JSONField(default=dict, blank=True, help_text="Type, message and traceback.")
     attempts = models.PositiveIntegerField(default=0)
-    delivered = models.BooleanField(default=False, help_text="To the worker that it is leased to.")
+    delivered = models.BooleanField(default=False, help_text="Delivered to the worker that leased it.")
     worker = models.ForeignKey(
         SessionWorker, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls"
     )
@@ -102,7 +106,7 @@ class Call(models.Model):
     result = models.BinaryField(default=bytes)
     size = models.PositiveBigIntegerField(default=0, help_text="Bytes of payload and result.")
     created_at = models.DateTimeField(db_default=Now())
-    ended = models.PositiveBigIntegerField(null=True, blank=True, help_text="Which one it was to end.")
+    ended = models.PositiveBigIntegerField(null=True, blank=True, help_text="Position among the ended calls.")
 
     class Meta:
         ordering = ["id"]

@@ -9,22 +9,33 @@ from django.db.models.functions import Now
 from berth.core.spec.addresses import Channel
 from projects.models.tenants import Department, Project
 
-OF_WORK = ("started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle")
-NEWS = (*OF_WORK, "budget", "pool")
-MINUTES_MOST = 60 * 24 * 30
+WORKLOAD_EVENTS = (
+    "started",
+    "completed",
+    "failed",
+    "preempted",
+    "cancelled",
+    "unschedulable",
+    "waiting",
+    "idle",
+)
+EVENTS = (*WORKLOAD_EVENTS, "budget", "pool")
+MAX_PENDING_MINUTES = 60 * 24 * 30
 
 
 class Subscription(models.Model):
-    """News for one address: of one's own work, of a project, of a department, or of the whole platform."""
+    """Notifications to one address about a user's workloads, a project, a department or the platform."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+",
-        help_text="Of the work that this person submitted.",
+        help_text="Workloads submitted by this user.",
     )  # fmt: skip
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     news = ArrayField(models.CharField(max_length=20))
-    waiting_minutes = models.PositiveIntegerField(default=60, help_text="Longer than this is news.")
+    waiting_minutes = models.PositiveIntegerField(
+        default=60, help_text="Minutes a workload is pending before a notification."
+    )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
     made_by = models.CharField(max_length=150)
@@ -51,8 +62,8 @@ class Subscription(models.Model):
 
     @property
     def place(self) -> str:
-        """Of what it tells, in a word."""
+        """What the subscription covers."""
         if self.user is not None:
-            return f"the work of {self.user.get_username()}"
+            return f"workloads of {self.user.get_username()}"
         owner = self.project or self.department
         return "the platform" if owner is None else owner.name

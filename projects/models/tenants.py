@@ -7,19 +7,19 @@ from django.db.models.functions import Now
 
 NAME = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+    "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
 )
 
 
 class Department(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
-    rank = models.IntegerField(default=0, help_text="Higher ranks are served first.")
+    rank = models.IntegerField(default=0, help_text="Higher ranks come first.")
     reclaim_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds; empty: the pool's."
+        null=True, blank=True, help_text="Seconds. Empty: the pool's value."
     )
     preempt_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds; empty: the pool's."
+        null=True, blank=True, help_text="Seconds. Empty: the pool's value."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -39,12 +39,12 @@ class Project(models.Model):
     department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
-    rank = models.IntegerField(default=0, help_text="Higher ranks of a department are served first.")
+    rank = models.IntegerField(default=0, help_text="Higher ranks within the department come first.")
     reclaim_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds; empty: the department's."
+        null=True, blank=True, help_text="Seconds. Empty: the department's value."
     )
     preempt_min_runtime = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds; empty: the department's."
+        null=True, blank=True, help_text="Seconds. Empty: the department's value."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -59,10 +59,10 @@ class Project(models.Model):
 
 
 class Quota(models.Model):
-    """What one department or one project may expect of one node pool, resource by resource.
+    """Quota, limit and weight of a department or project in a node pool, per resource.
 
-    Amounts are milli-GPU, milli-CPU and MiB. A quota or limit of null is unlimited. `rank` null takes
-    the owner's rank.
+    Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank` the owner's rank
+    applies.
     """
 
     department = models.ForeignKey(
@@ -81,7 +81,7 @@ class Quota(models.Model):
     weight_gpu = models.FloatField(default=1.0)
     weight_cpu = models.FloatField(default=1.0)
     weight_memory = models.FloatField(default=1.0)
-    over_quota = models.BooleanField(default=True, help_text="May preemptible work go beyond quota?")
+    over_quota = models.BooleanField(default=True, help_text="Preemptible workloads may exceed the quota.")
     rank = models.IntegerField(null=True, blank=True)
     version = models.PositiveBigIntegerField(default=1, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -135,7 +135,7 @@ class Quota(models.Model):
 
 
 class RemovedQuota(models.Model):
-    """Which version a quota had when it was removed, so that a new one in its place begins above it."""
+    """The version of a removed quota, so that a new one continues from it."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

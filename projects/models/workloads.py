@@ -51,8 +51,7 @@ LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
 class Workload(models.Model):
-    """What one person asks for. `spec` is the document as it was understood; the columns beside it are
-    what lists filter by and what the scheduler writes."""
+    """A workload. `spec` is the parsed document; other columns are for filters and the scheduler."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
@@ -63,9 +62,7 @@ class Workload(models.Model):
     )
     spec = models.JSONField()
     labels = models.JSONField(default=dict)
-    pools = ArrayField(
-        models.CharField(max_length=63), help_text="Names, in order of preference; never empty."
-    )
+    pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
     priority = models.IntegerField(default=DEFAULT)
     preemptible = models.BooleanField(default=True)
 
@@ -74,25 +71,25 @@ class Workload(models.Model):
     message = models.TextField(blank=True)
     since = models.DateTimeField(db_default=Now())
     next_phase = models.CharField(
-        max_length=10, choices=Phase.choices, blank=True, help_text="Where stopping leads."
+        max_length=10, choices=Phase.choices, blank=True, help_text="Phase after stopping."
     )
 
     submitted_at = models.DateTimeField(db_default=Now())
-    started_at = models.DateTimeField(null=True, blank=True, help_text="Of the present or last run.")
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last run.")
     first_started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     last_checkpoint_at = models.DateTimeField(null=True, blank=True)
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
-    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds of one run.")
+    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds per run.")
     deadline = models.DateTimeField(null=True, blank=True)
     idle_timeout = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds without a log line or a visitor."
+        null=True, blank=True, help_text="Seconds without log output or port visits."
     )
-    run = models.PositiveIntegerField(default=0, help_text="How many times it was started.")
+    run = models.PositiveIntegerField(default=0, help_text="Number of starts.")
     preemptions = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(
-        default=0, help_text="Restarts after failures, for restart_policy."
+        default=0, help_text="Restarts after failures, counted for restart_policy."
     )
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(
@@ -100,19 +97,17 @@ class Workload(models.Model):
     )
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
-    gpu_milli_min = models.BigIntegerField(
-        default=0, help_text="What the whole gang asks for at its minimum."
-    )
-    gpu_milli_now = models.BigIntegerField(default=0, help_text="What its pods hold now.")
+    gpu_milli_min = models.BigIntegerField(default=0, help_text="Request of the minimum gang.")
+    gpu_milli_now = models.BigIntegerField(default=0, help_text="Allocated to its pods.")
     explanation = models.JSONField(
-        null=True, blank=True, help_text="Blockers, position and key of the last cycle."
+        null=True, blank=True, help_text="Blockers, queue position and ordering of the last cycle."
     )
     explained_at = models.DateTimeField(null=True, blank=True)
     wait_reasons = models.JSONField(
         default=list,
         blank=True,
         editable=False,
-        help_text="The leading reasons for which it waited, one after another: reason, since, until.",
+        help_text="Main pending reasons in order, each with since and until.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
 
@@ -157,7 +152,7 @@ class Workload(models.Model):
 
     @property
     def handle(self) -> str:
-        """The name the scheduler knows it by: unique among live workloads."""
+        """The project and name, unique among live workloads."""
         return f"{self.project.name}/{self.name}"
 
     def __str__(self) -> str:
@@ -165,18 +160,18 @@ class Workload(models.Model):
 
 
 class RoleNode(models.Model):
-    """One node of a workload's tree: an inner group (`need` of its children) or a leaf role (min..max)."""
+    """A node of a workload's tree: a group (`need` of its children) or a role (min to max replicas)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )
-    position = models.PositiveIntegerField(help_text="Order in the whole tree, depth first.")
+    position = models.PositiveIntegerField(help_text="Position in the tree, depth first.")
     name = models.CharField(max_length=63)
     need = models.PositiveIntegerField(null=True, blank=True)
     min = models.PositiveIntegerField(null=True, blank=True)
     max = models.PositiveIntegerField(null=True, blank=True)
-    gpu_milli = models.PositiveIntegerField(default=0, help_text="Of each device.")
+    gpu_milli = models.PositiveIntegerField(default=0, help_text="Per device.")
     gpu_devices = models.PositiveIntegerField(default=0)
     gpu_memory_mib = models.PositiveIntegerField(default=0)
     cpu_milli = models.PositiveIntegerField(default=0)
@@ -209,27 +204,27 @@ class RoleNode(models.Model):
 
 
 class Pod(models.Model):
-    """One replica of a role that was placed on a node. A replica that waits has no row."""
+    """A replica of a role placed on a node; pending replicas have no row."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
     role = models.CharField(max_length=63)
     index = models.PositiveIntegerField()
-    run = models.PositiveIntegerField(help_text="The workload's run that it belongs to.")
-    rank = models.PositiveIntegerField(default=0, help_text="RANK in the run.")
+    run = models.PositiveIntegerField(help_text="Run of the workload.")
+    rank = models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="pods")
     state = models.CharField(max_length=10, choices=PodState.choices, default=PodState.STARTING)
     since = models.DateTimeField(db_default=Now())
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    stop_reason = models.CharField(max_length=40, blank=True, help_text="Why it was told to stop.")
+    stop_reason = models.CharField(max_length=40, blank=True, help_text="Reason for stopping.")
     exit_code = models.IntegerField(null=True, blank=True)
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)
-    endpoint = models.JSONField(null=True, blank=True, help_text="Address and port where it is to serve.")
+    endpoint = models.JSONField(null=True, blank=True, help_text="Address and port for serving.")
     ports = models.JSONField(
-        null=True, blank=True, help_text="By name, address and number of those that it opens to people."
+        null=True, blank=True, help_text="Address and port number of each opened port, by name."
     )
 
     class Meta:
@@ -256,3 +251,54 @@ class Pod(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Template(models.Model):
+    """A named workload document, stored with its comments and formatting."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
+    name = models.CharField(max_length=63, validators=[NAME])
+    about = models.CharField(max_length=200, blank=True)
+    text = models.TextField(help_text="YAML document of this project; the name is optional.")
+    made_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    changed_by = models.CharField(max_length=150)
+    changed_at = models.DateTimeField(auto_now=True)
+    version = models.BigIntegerField(editable=False)
+
+    class Meta:
+        ordering = ["project__name", "name"]
+        constraints = [models.UniqueConstraint(name="template_once_per_project", fields=["project", "name"])]
+
+    @property
+    def handle(self) -> str:
+        return f"{self.project.name}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.handle
+
+
+class Leftover(models.Model):
+    """A pod's log or a workload's workspace to clean up; the row is deleted with it."""
+
+    class Kind(models.TextChoices):
+        POD = "pod"
+        WORKSPACE = "workspace"
+
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    name = models.CharField(max_length=64, help_text="Name in the runtime of the pool.")
+    left_at = models.DateTimeField(db_default=Now(), editable=False)
+    handed_at = models.DateTimeField(
+        null=True, editable=False, help_text="Last time it was queued for cleanup."
+    )
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(name="leftover_once", fields=["pool", "kind", "name"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

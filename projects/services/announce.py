@@ -1,4 +1,4 @@
-"""Announce changes after the commit."""
+"""Send signals about changes once the transaction has committed."""
 
 from functools import partial
 

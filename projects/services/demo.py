@@ -22,28 +22,31 @@ def is_empty() -> bool:
 
 @transaction.atomic
 def seed() -> Passwords:
-    """Everything of `projects.demo`; the passwords of the people that it made."""
+    """Create the organisation of `projects.demo` and return the passwords of its users by name."""
     acting = Acting.system("demo")
     pool = create_pool(acting=acting, **demo.POOL)
     scopes: dict[str, Department | Project] = {}
-    for name, described in demo.DEPARTMENTS.items():
-        scopes[name] = tenants.create_department(acting=acting, name=name, title=described["title"])
-    for name, described in demo.PROJECTS.items():
-        department = scopes[described["department"]]
+    for name, settings in demo.DEPARTMENTS.items():
+        scopes[name] = tenants.create_department(acting=acting, name=name, title=settings["title"])
+    for name, settings in demo.PROJECTS.items():
+        department = scopes[settings["department"]]
         assert isinstance(department, Department)
         scopes[name] = tenants.create_project(
             acting=acting,
             department=department,
             name=name,
-            title=described["title"],
-            rank=described.get("rank", 0),
+            title=settings["title"],
+            rank=settings.get("rank", 0),
         )
-    for name, described in {**demo.DEPARTMENTS, **demo.PROJECTS}.items():
-        quotas.set_quota(acting=acting, owner=scopes[name], pool=pool, values=described["quota"])
-    return {name: _person(acting, name, role, scopes[place]) for name, (role, place) in demo.PEOPLE.items()}
+    for name, settings in {**demo.DEPARTMENTS, **demo.PROJECTS}.items():
+        quotas.set_quota(acting=acting, owner=scopes[name], pool=pool, values=settings["quota"])
+    return {
+        name: _create_user(acting, name, role, scopes[scope_name])
+        for name, (role, scope_name) in demo.PEOPLE.items()
+    }
 
 
-def _person(acting: Acting, name: str, role: str, scope: Department | Project) -> str:
+def _create_user(acting: Acting, name: str, role: str, scope: Department | Project) -> str:
     password = secrets.token_urlsafe(9)
     user = User.objects.filter(username=name).first() or members.create_user(
         acting=acting, username=name, email=f"{name}@example.org"

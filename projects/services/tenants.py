@@ -17,14 +17,14 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
-# What decides between departments is the platform's to say: none lifts itself above others, nor says for
-# how long others may not take back what it has borrowed.
-OF_DEPARTMENT, OF_PROJECT = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
+# Fields that decide between departments are reserved for platform admins: a department must not raise its own
+# rank or prolong the time before others may reclaim what it has borrowed.
+DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
 def create_department(*, acting: Acting, name: str, **values: Any) -> Department:
     require(acting, Action.ADMINISTER)
-    department = Department(name=name, **_known(values))
+    department = Department(name=name, **_editable(values))
     with transaction.atomic():
         _save(department)
         audit.write_down(acting, "create", department, after=_values(department), department=department)
@@ -34,19 +34,19 @@ def create_department(*, acting: Acting, name: str, **values: Any) -> Department
 
 def edit_department(*, acting: Acting, department: Department, changes: Mapping[str, Any]) -> Department:
     require(acting, Action.EDIT, department)
-    _check_decider(acting, department, changes, OF_DEPARTMENT)
+    _require_admin_for(acting, department, changes, DEPARTMENT_RESERVED)
     return _edit(acting, department, changes)
 
 
 def delete_department(*, acting: Acting, department: Department) -> None:
     require(acting, Action.ADMINISTER)
-    _delete(acting, department, "It still has projects: delete or move them first.")
+    _delete(acting, department, "This department still has projects. Delete or move them first.")
 
 
 def create_project(*, acting: Acting, department: Department, name: str, **values: Any) -> Project:
     require(acting, Action.EDIT, department)
-    _check_decider(acting, Project(), values, OF_PROJECT)
-    project = Project(department=department, name=name, **_known(values))
+    _require_admin_for(acting, Project(), values, PROJECT_RESERVED)
+    project = Project(department=department, name=name, **_editable(values))
     with with_living_references(f"The department {department.name}"):
         _save(project)
         audit.write_down(acting, "create", project, after=_values(project), project=project)
@@ -56,19 +56,19 @@ def create_project(*, acting: Acting, department: Department, name: str, **value
 
 def edit_project(*, acting: Acting, project: Project, changes: Mapping[str, Any]) -> Project:
     require(acting, Action.EDIT, project)
-    _check_decider(acting, project, changes, OF_PROJECT)
+    _require_admin_for(acting, project, changes, PROJECT_RESERVED)
     return _edit(acting, project, changes)
 
 
 def delete_project(*, acting: Acting, project: Project) -> None:
     require(acting, Action.EDIT, project)
-    _delete(acting, project, "It still has workloads: delete them first.")
+    _delete(acting, project, "This project still has workloads. Delete them first.")
 
 
-def _check_decider(
-    acting: Acting, held: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
+def _require_admin_for(
+    acting: Acting, obj: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
 ) -> None:
-    if any(field in values and values[field] != getattr(held, field) for field in fields):
+    if any(field in values and values[field] != getattr(obj, field) for field in fields):
         require(acting, Action.ADMINISTER)
 
 
@@ -76,9 +76,9 @@ def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
     with transaction.atomic():
         locked = type(obj).objects.select_for_update().filter(pk=obj.pk).first()
         if locked is None:
-            raise NotFound(f"{obj} was deleted at the same moment.")
+            raise NotFound(f"{obj} was deleted in the meantime.")
         before = _values(locked)
-        for field, value in _known(changes).items():
+        for field, value in _editable(changes).items():
             setattr(locked, field, value)
         _save(locked)
         old, new = audit.differences(before, _values(locked))
@@ -88,21 +88,21 @@ def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
     return locked
 
 
-def _delete(acting: Acting, obj: Department | Project, because: str) -> None:
+def _delete(acting: Acting, obj: Department | Project, message: str) -> None:
     try:
         with transaction.atomic():
             locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
             if locked is None:
-                raise NotFound(f"{obj} was deleted already.")
+                raise NotFound(f"{obj} was already deleted.")
             audit.write_down(acting, "delete", obj, before=_values(obj), **_scope(obj))
             announce.tenants_changed(**_ids(obj))
             obj.delete()
-            connection.check_constraints()  # what came between our look and our lock is seen here
+            connection.check_constraints()  # detects rows added between the check and the lock
     except (ProtectedError, IntegrityError):
-        raise Conflict(because) from None
+        raise Conflict(message) from None
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - set(EDITABLE))
     if unknown:
         raise Invalid(
@@ -112,7 +112,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save(obj: Model) -> None:
-    """Saves what the model's own rules allow; otherwise every broken field is named."""
+    """Validate and save. Raises Invalid with every invalid field, Conflict for a name in use."""
     try:
         obj.full_clean()
     except ValidationError as error:
@@ -127,7 +127,7 @@ def _save(obj: Model) -> None:
         with transaction.atomic():
             obj.save()
     except IntegrityError:
-        raise Conflict(f"There is one of that name already: {shown(str(obj))}.") from None
+        raise Conflict(f"The name {shown(str(obj))} is already in use.") from None
 
 
 def _values(obj: Department | Project) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Normalize engine addresses and refuse those Berth must not call.
+"""Normalize engine addresses and refuse those that Berth must not call.
 
-People name engines by URL, and Berth then talks to them by itself: it must not be made to talk to itself, to
-its own machine, or to the cloud's metadata. A name is looked up for each call, and that address is called.
+Users choose the URLs of engines, so these must not make Berth send requests to itself, to its own machine or
+to cloud metadata. A name is resolved for each call, and exactly the checked address is called.
 """
 
 import ipaddress
@@ -17,30 +17,30 @@ from projects.delivering.destination import (
     Address,
     Destination,
     Refused,
-    inner,
+    embedded_ipv4,
     refusal,
 )
 
-LONGEST = 400
+MAX_LENGTH = 400
 PORTS = {"http": 80, "https": 443}
 NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-# The system takes 0x7f.1 for 127.0.0.1, so such names are none.
-LIKE_A_NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
+# The resolver accepts 0x7f.1 for 127.0.0.1, so such names are refused.
+NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
 class BadAddress(ValueError):
-    """This text is no address of an engine; the message says why."""
+    """The text is not an engine address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whom Berth may call as an engine or a router.
+    """The addresses that Berth may call as engines or routers.
 
-    `networks`: allowed beyond public ones; this machine only where its loopback is among them. `own_ports`:
-    on this machine Berth itself answers there, and is never called. Link-local and metadata never are either.
+    `networks` are allowed in addition to public ones; this machine only if its loopback is among them.
+    `own_ports` are Berth's on this machine and never called. Nor are link-local and metadata addresses.
     """
 
     networks: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class Reach:
         return any(loopback in ipaddress.ip_network(network, strict=False) for network in self.networks)
 
 
-def normalised(url: str) -> str:
-    """Two ways of writing one address become one. Raises BadAddress."""
+def normalize(url: str) -> str:
+    """Return the canonical form of an address. Raises BadAddress."""
     text = url.strip()
-    if len(text) > LONGEST or not text.isascii() or not text.isprintable():
-        raise BadAddress(f"an address is printable ASCII of at most {LONGEST} characters")
+    if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
+        raise BadAddress(f"an address must be printable ASCII of at most {MAX_LENGTH} characters")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -64,46 +64,46 @@ def normalised(url: str) -> str:
         raise BadAddress(str(error)) from None
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise BadAddress("an address begins with http:// or https://")
+        raise BadAddress("an address must start with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise BadAddress("an address holds no user and no password")
+        raise BadAddress("an address must not contain a user or password")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise BadAddress("an address ends with its path")
+        raise BadAddress("an address must not contain a query or fragment")
     if port == 0:
-        raise BadAddress("a port is a number from 1 to 65535")
+        raise BadAddress("a port must be between 1 and 65535")
     host, path = _host(parts.hostname or ""), parts.path.rstrip("/")
     if not PATH.fullmatch(path) or ".." in path.split("/") or "." in path.split("/"):
-        raise BadAddress("a path is plain words between slashes")
+        raise BadAddress("a path may contain only letters, digits and ._~- between slashes")
     shown_port = "" if port in {None, PORTS[scheme]} else f":{port}"
     return f"{scheme}://{host}{shown_port}{path}"
 
 
 def destination(base: str, path: str, reach: Reach) -> Destination:
-    """Where a call to `path` at this address goes. Raises Refused, OSError."""
+    """Return the checked destination of a call to `path` at this address. Raises Refused, OSError."""
     parts = urlsplit(base)
-    found = checked_addresses(base, reach)
+    addresses = checked_addresses(base, reach)
     return Destination(
-        parts.scheme == "https", parts.hostname or "", _port(parts), parts.path + path, found[0]
+        parts.scheme == "https", parts.hostname or "", _port(parts), parts.path + path, addresses[0]
     )
 
 
 def checked_addresses(base: str, reach: Reach) -> tuple[str, ...]:
-    """The IP addresses that the host of this address resolves to now. Raises Refused, OSError.
+    """Return the IP addresses that the host resolves to. Raises Refused, OSError.
 
-    Each of them must be one that may be called: Berth cannot choose which of them answers.
+    All of them must be allowed, because Berth cannot choose which of them answers.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port(parts)
     try:
-        found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise Refused(f"{host} is no name of a machine") from None
+        raise Refused(f"{host} is not a host name") from None
     networks = [ipaddress.ip_network(network, strict=False) for network in reach.networks]
-    for address in found:
-        why = _refusal(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
-        if why is not None:
-            raise Refused(f"{host} leads to {address}, {why}")
-    return tuple(dict.fromkeys(found))
+    for address in addresses:
+        reason = _refusal(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
+        if reason is not None:
+            raise Refused(f"{host} resolves to {address}, {reason}")
+    return tuple(dict.fromkeys(addresses))
 
 
 def _port(parts: SplitResult) -> int:
@@ -116,18 +116,18 @@ def _refusal(
     reach: Reach,
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network],
 ) -> str | None:
-    if (why := refusal(address, networks)) is not None:
-        return f"{why} and is in none of BERTH_SERVICE_NETWORKS" if why == NOT_PUBLIC else why
-    if not is_here(address):
+    if (reason := refusal(address, networks)) is not None:
+        return f"{reason} and not in BERTH_SERVICE_NETWORKS" if reason == NOT_PUBLIC else reason
+    if not is_local(address):
         return None
     if port in reach.own_ports:
-        return "where Berth itself answers"
-    return None if reach.includes_this_machine else "which is this machine itself"
+        return "a port of Berth itself"
+    return None if reach.includes_this_machine else "which is the Berth server itself"
 
 
-def is_here(address: Address) -> bool:
-    """Whether it is one of this machine's own: to those alone a socket can be bound."""
-    address = inner(address)
+def is_local(address: Address) -> bool:
+    """Return True for an address of this machine: only to those can a socket be bound."""
+    address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((str(address), 0))
@@ -136,16 +136,16 @@ def is_here(address: Address) -> bool:
 
 
 def _host(host: str) -> str:
-    plain = host.lower().removesuffix(".")
-    if "%" in plain:
-        raise BadAddress("an address names no interface of this machine")
+    name = host.lower().removesuffix(".")
+    if "%" in name:
+        raise BadAddress("an address must not contain a zone")
     try:
-        return _in_brackets(str(ipaddress.ip_address(plain)))
+        return _bracketed(str(ipaddress.ip_address(name)))
     except ValueError:
-        if NAME.fullmatch(plain) and not LIKE_A_NUMBER.fullmatch(plain) and len(plain) <= 253:
-            return plain
-        raise BadAddress(f"{plain[:80]!r} is no name and no address of a machine") from None
+        if NAME.fullmatch(name) and not NUMERIC.fullmatch(name) and len(name) <= 253:
+            return name
+        raise BadAddress(f"{name[:80]!r} is neither a host name nor an IP address") from None
 
 
-def _in_brackets(host: str) -> str:
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host

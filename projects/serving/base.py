@@ -1,7 +1,7 @@
-"""The ports of inference engines and routers.
+"""Interfaces of inference engines and routers.
 
-Every call goes over a network to programs that are not ours: it may take long and may raise ServingError, and
-none is made while a transaction is open. An address is a base URL as `projects.serving.addresses` wrote it.
+Every call crosses a network: it may take long, may raise ServingError, and must not be made while a
+transaction is open. An address is a base URL normalized by `projects.serving.addresses`.
 """
 
 from dataclasses import dataclass
@@ -9,105 +9,106 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Trouble(StrEnum):
-    FORBIDDEN = "forbidden"  # Berth does not call this address
+class ErrorKind(StrEnum):
+    FORBIDDEN = "forbidden"  # Berth must not call this address
     UNREACHABLE = "unreachable"  # no connection could be made
-    TIMEOUT = "timeout"  # no whole answer came in time: what was asked for may have been done
-    REFUSED = "refused"  # it answered, and the answer is no
-    UNREADABLE = "unreadable"  # it answered, and the answer is torn, too large, or cannot be true
-    UNSUPPORTED = "unsupported"  # this kind of engine or router has no such thing
+    TIMEOUT = "timeout"  # no complete response in time; the request may have taken effect
+    REFUSED = "refused"  # the request was rejected
+    UNREADABLE = "unreadable"  # the response is truncated, too large or implausible
+    UNSUPPORTED = "unsupported"  # not supported by this kind of engine or router
 
 
 class ServingError(Exception):
-    """An engine or a router did not do what was asked; `address` says which, `trouble` what kind it is."""
+    """A call to an engine or router failed; `address` says which one, `kind` how."""
 
-    def __init__(self, trouble: Trouble, address: str, message: str) -> None:
+    def __init__(self, kind: ErrorKind, address: str, message: str) -> None:
         super().__init__(f"{address}: {message}" if address else message)
-        self.trouble = trouble
+        self.kind = kind
         self.address = address
         self.message = message
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an engine says of itself. `weight_version` is None where it has none or will not say.
+    """How an engine describes itself. `weight_version` is None if it has or reports none.
 
-    `parameters` are those by which engines of one service must agree, as text: two engines that name one
-    differently would answer the same request differently.
+    All engines of a service must have the same `parameters`; otherwise they would answer the same request
+    differently.
     """
 
     model: str
     weight_version: str | None = None
-    ranks: int = 1  # over so many tensor-parallel ranks
+    ranks: int = 1  # number of tensor-parallel ranks
     version: str = ""  # of its software
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-def disagreements(one: Identity, other: Identity) -> tuple[str, ...]:
-    """By what the two may not serve one model together: the names that both give, with unlike values."""
-    ours, theirs = dict(one.parameters), dict(other.parameters)
-    unlike = [name for name in sorted(ours.keys() & theirs.keys()) if ours[name] != theirs[name]]
-    return (*(["model"] if one.model != other.model else []), *unlike)
+def differences(one: Identity, other: Identity) -> tuple[str, ...]:
+    """Return the names of parameters in which two engines differ, `model` among them."""
+    first, second = dict(one.parameters), dict(other.parameters)
+    different = [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
+    return (*(["model"] if one.model != other.model else []), *different)
 
 
 class EngineAdapter(Protocol):
-    """How to talk to one kind of engine. It keeps no state: each call names the engine's address."""
+    """The API of one kind of inference engine; stateless, each call takes the engine's address."""
 
     @property
     def kind(self) -> str: ...
 
     @property
     def syncs_weights(self) -> bool:
-        """Whether weights can be copied from engine to engine while both serve. Else the calls that change
-        weights or hold generation raise UNSUPPORTED."""
+        """True if weights can be copied between serving engines; otherwise calls that change weights or
+        pause generation raise UNSUPPORTED."""
         ...
 
     def health(self, engine: str) -> None:
-        """Returns if the engine can generate now; raises if it cannot, or does not say so in time."""
+        """Return if the engine can generate; raise if it cannot or does not answer in time."""
         ...
 
     def identity(self, engine: str) -> Identity: ...
 
     def metrics(self, engine: str) -> str:
-        """Its metrics in Prometheus text, as it sent them."""
+        """Return the metrics in Prometheus text format."""
         ...
 
     def weight_version(self, engine: str) -> str | None: ...
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """The weights of `seed` are copied to the engine at `to`, directly. `group` names the copy and must
-        be new. Both go on serving; what `to` reports as its weight version is not changed by this."""
+        """Copy the weights of `seed` directly to the engine at `to`. `group` is a new name for the copy.
+
+        Both keep serving; the weight version that `to` reports does not change."""
         ...
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        """It reports this version from now on. No request is aborted."""
+        """Set the version that the engine reports, without aborting requests."""
         ...
 
     def pause(self, engine: str) -> None:
-        """It holds generation; its requests wait and are not lost. Idempotent."""
+        """Pause generation; requests wait and are not lost. Idempotent."""
         ...
 
     def resume(self, engine: str) -> None:
-        """It goes on with what waits. Idempotent: an engine that is not paused goes on."""
+        """Resume generation of waiting requests. Idempotent."""
         ...
 
     def flush(self, engine: str) -> None:
-        """It forgets what it cached from earlier weights. May be refused while requests run unpaused."""
+        """Flush caches of earlier weights. May be rejected while unpaused requests run."""
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Requests that it works on or that wait in it; None if it does not say."""
+        """Return the number of running and queued requests, or None if the engine does not report it."""
         ...
 
     def abort(self, engine: str) -> None:
-        """Everything that it works on ends now, unfinished."""
+        """Abort all requests of the engine."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An engine as its router sees it. `running`: requests on their way through the router; None: it does not
-    say. `model` is "" where the router serves one model only."""
+    """An engine as seen by its router. `running` counts requests through the router, None if unknown;
+    `model` is empty if the router serves only one model."""
 
     address: str
     healthy: bool
@@ -116,37 +117,35 @@ class Worker:
 
 
 class RouterClient(Protocol):
-    """The router of one service. Every call is idempotent: what is so already is no error."""
+    """The router of one service; every call is idempotent."""
 
     @property
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """From now on, or once the router itself has found it healthy, requests go to this engine.
+        """Add the engine to the router, which sends it requests at once or after a health check.
 
-        Returns when the router has it in its list. A router that looks first and never finds it raises
-        TIMEOUT, and then does not have it."""
+        Raises ServingError with TIMEOUT, and leaves the engine out, if the router never finds it healthy."""
         ...
 
     def unregister(self, engine: str) -> None:
-        """No request goes to this engine any more, and the router forgets it."""
+        """Remove the engine from the router; it gets no more requests."""
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
-        """No new request goes to this engine; those under way go on to their end. It stays so until
-        `mark_healthy`, also if the engine is well. A router that knows no such mark takes the engine out of
-        its list, and `workers` does not show it then."""
+        """Stop new requests to the engine until `mark_healthy`; running requests continue.
+
+        A router without such a mark removes the engine from its list, and from `workers`."""
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Requests go to it again, if the router's own checks find it well; one that it does not have is
-        registered."""
+        """Send requests to the engine again, subject to the router's health checks; register it if needed."""
         ...
 
     def workers(self) -> tuple[Worker, ...]:
-        """All that it has, by address."""
+        """Return all engines of the router, ordered by address."""
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Requests to this engine that are under way through the router; None if it does not say."""
+        """Return the number of requests to the engine through the router, or None if unknown."""
         ...

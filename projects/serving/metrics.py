@@ -10,21 +10,21 @@ from prometheus_client.samples import Sample as Line
 
 from projects.engine.replicas.measures import merged
 from projects.engine.replicas.readings import Histogram, Reading
-from projects.serving.base import ServingError, Trouble
+from projects.serving.base import ErrorKind, ServingError
 
-MOST_LINES = 50_000
-LARGEST = 1e15  # nothing that is counted here comes near
-FULL = 1.001  # a part of a whole may be rounded up
+MAX_LINES = 50_000
+MAX_VALUE = 1e15  # far above any plausible counter
+MAX_FRACTION = 1.001  # fractions may be rounded up
 RANKS = ("tp_rank", "dp_rank", "pp_rank", "moe_ep_rank", "engine")
 
-# What SGLang and vLLM, in its versions, call what we want to know.
+# Metric names of SGLang and of versions of vLLM.
 USAGE = ("sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 QUEUED = ("sglang:num_queue_reqs", "vllm:num_requests_waiting")
 RUNNING = ("sglang:num_running_reqs", "vllm:num_requests_running")
 THROUGHPUT = ("sglang:gen_throughput",)
 GENERATED = ("vllm:generation_tokens_total",)
 USED = ("sglang:num_used_tokens",)
-MOST = ("sglang:max_total_num_tokens",)
+CAPACITY = ("sglang:max_total_num_tokens",)
 QUEUE_TIME = ("sglang:queue_time_seconds", "vllm:request_queue_time_seconds")
 FIRST_TOKEN = ("sglang:time_to_first_token_seconds", "vllm:time_to_first_token_seconds")
 INTER_TOKEN = (
@@ -38,11 +38,11 @@ Key = tuple[tuple[str, str], ...]
 
 
 def reading(engine: str, text: str) -> Reading:
-    """Raises ServingError where it is no whole Prometheus text; a figure that cannot be true is None."""
+    """Parse metrics; implausible figures are None. Raises ServingError for truncated or invalid text."""
     lines = _lines(engine, text)
-    used, most = _sum(lines, USED), _sum(lines, MOST)
-    if used is not None and most is not None and used > most * FULL:
-        used = most = None
+    used, capacity = _sum(lines, USED), _sum(lines, CAPACITY)
+    if used is not None and capacity is not None and used > capacity * MAX_FRACTION:
+        used = capacity = None
     return Reading(
         engine,
         token_usage=_usage(lines),
@@ -51,7 +51,7 @@ def reading(engine: str, text: str) -> Reading:
         throughput=_sum(lines, THROUGHPUT),
         generated=_sum(lines, GENERATED),
         used_tokens=used,
-        max_tokens=most,
+        max_tokens=capacity,
         queue_time=_histogram(lines, QUEUE_TIME),
         first_token=_histogram(lines, FIRST_TOKEN),
         inter_token=_histogram(lines, INTER_TOKEN),
@@ -59,77 +59,81 @@ def reading(engine: str, text: str) -> Reading:
 
 
 def _lines(engine: str, text: str) -> Lines:
-    """By name. A text that does not end its last line was cut off, maybe within a number."""
+    """Return the samples by name. Text without a final newline was truncated, maybe within a number."""
     if text and not text.endswith("\n"):
-        raise ServingError(Trouble.UNREADABLE, engine, "its metrics are torn: the last line does not end")
-    if text.count("\n") > MOST_LINES:
-        raise ServingError(Trouble.UNREADABLE, engine, f"its metrics exceed {MOST_LINES} lines")
-    found: dict[str, list[Line]] = defaultdict(list)
+        raise ServingError(
+            ErrorKind.UNREADABLE, engine, "its metrics are truncated: the last line is incomplete"
+        )
+    if text.count("\n") > MAX_LINES:
+        raise ServingError(ErrorKind.UNREADABLE, engine, f"its metrics exceed {MAX_LINES} lines")
+    by_name: dict[str, list[Line]] = defaultdict(list)
     try:
         for family in text_string_to_metric_families(text):
             for line in family.samples:
-                found[line.name].append(line)
+                by_name[line.name].append(line)
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ServingError(Trouble.UNREADABLE, engine, f"its metrics cannot be read: {error}"[:200]) from None
-    return found
+        raise ServingError(ErrorKind.UNREADABLE, engine, f"its metrics are invalid: {error}"[:200]) from None
+    return by_name
 
 
 def _sum(lines: Lines, names: Iterable[str]) -> float | None:
-    """Over ranks. One rank that says what cannot be true makes the sum unknown."""
+    """Return the sum over ranks, or None if a rank reports an implausible value."""
     gauges = _gauges(lines, names)
-    if not gauges or any(not _may_be(value, LARGEST) for value in gauges.values()):
+    if not gauges or any(not _is_plausible(value, MAX_VALUE) for value in gauges.values()):
         return None
     return sum(gauges.values())
 
 
 def _usage(lines: Lines) -> float | None:
-    """A part of a whole: each rank's counts by how large its whole is."""
-    parts = _gauges(lines, USAGE)
-    if not parts or any(not _may_be(value, FULL) for value in parts.values()):
+    """Return token usage from 0 to 1, weighted by the capacity of each rank."""
+    fractions = _gauges(lines, USAGE)
+    if not fractions or any(not _is_plausible(value, MAX_FRACTION) for value in fractions.values()):
         return None
-    wholes = _gauges(lines, MOST)
-    if parts.keys() != wholes.keys() or any(not _may_be(whole, LARGEST) for whole in wholes.values()):
-        wholes = dict.fromkeys(parts, 1.0)
-    weight = sum(wholes.values())
+    capacities = _gauges(lines, CAPACITY)
+    if fractions.keys() != capacities.keys() or any(
+        not _is_plausible(capacity, MAX_VALUE) for capacity in capacities.values()
+    ):
+        capacities = dict.fromkeys(fractions, 1.0)
+    weight = sum(capacities.values())
     if weight <= 0:
         return None
-    return min(sum(parts[key] * wholes[key] for key in parts) / weight, 1.0)
+    return min(sum(fractions[key] * capacities[key] for key in fractions) / weight, 1.0)
 
 
 def _gauges(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """The first name that is there, by rank. Of a figure that is broken down by priority, only the total.
+    """Return the values of the first name present, by rank, without breakdowns by priority.
 
-    What is said twice is said by nobody.
+    Duplicate values become NaN.
     """
     name = next((name for name in names if lines.get(name)), "")
-    found: dict[Key, float] = {}
+    by_name: dict[Key, float] = {}
     for line in lines.get(name, ()):
         if line.labels.get("priority"):
             continue
         key = _key(line.labels, RANKS)
-        found[key] = math.nan if key in found else line.value
-    return found
+        by_name[key] = math.nan if key in by_name else line.value
+    return by_name
 
 
 def _histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Over all its label sets; `le` is kept. None if one of them cannot be true."""
+    """Return the histogram over all label sets, or None if one of them is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):
         labels = {label: value for label, value in line.labels.items() if label != "le"}
         series[_key(labels, labels)].append((_bound(line.labels.get("le", "")), line.value))
-    parts = [Histogram(tuple(sorted(buckets))) for buckets in series.values()]
-    if not parts or any(not _sound(part) for part in parts):
+    fractions = [Histogram(tuple(sorted(buckets))) for buckets in series.values()]
+    if not fractions or any(not _is_valid(part) for part in fractions):
         return None
-    return merged(parts)
+    return merged(fractions)
 
 
-def _sound(histogram: Histogram) -> bool:
-    """Bounds ascend to infinity, counts never fall."""
+def _is_valid(histogram: Histogram) -> bool:
+    """Return True if bounds ascend to infinity and counts never decrease."""
     bounds, counts = histogram.bounds, [count for _, count in histogram.buckets]
     if bounds[-1] != math.inf or any(math.isnan(bound) for bound in bounds):
         return False
-    if any(not _may_be(count, LARGEST) for count in counts):
+    if any(not _is_plausible(count, MAX_VALUE) for count in counts):
         return False
     ascending = all(low < high for low, high in pairwise(bounds))
     return ascending and all(low <= high for low, high in pairwise(counts))
@@ -142,8 +146,8 @@ def _bound(text: str) -> float:
         return math.nan
 
 
-def _may_be(value: float, most: float) -> bool:
-    return math.isfinite(value) and 0 <= value <= most
+def _is_plausible(value: float, capacity: float) -> bool:
+    return math.isfinite(value) and 0 <= value <= capacity
 
 
 def _key(labels: Mapping[str, str], names: Iterable[str]) -> Key:

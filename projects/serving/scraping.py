@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from projects.engine.replicas.readings import Reading, Sample
-from projects.serving.base import EngineAdapter, ServingError, Trouble
+from projects.serving.base import EngineAdapter, ErrorKind, ServingError
 from projects.serving.metrics import reading
 
-MOST_AT_ONCE = 16
+MAX_CONCURRENT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One engine of a service: its id, how to talk to it, where."""
+    """One engine of a service: its id, address and adapter."""
 
     engine: str
     address: str
@@ -23,33 +23,36 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """`troubles`: why engines are missing in the sample, by id."""
+    """`errors` says why engines are missing in the sample, by id."""
 
     sample: Sample
-    troubles: dict[str, ServingError]
+    errors: dict[str, ServingError]
 
 
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
-    """The sample's time is that at which all was asked. Who has not answered after `seconds` is unknown."""
-    at, until = now(), time.monotonic() + seconds
-    pool = ThreadPoolExecutor(max(1, min(len(targets), MOST_AT_ONCE)), thread_name_prefix="scrape")
+    """Scrape all targets; engines that do not answer within `seconds` have no reading.
+
+    The sample has the time at which the requests were sent.
+    """
+    at, deadline = now(), time.monotonic() + seconds
+    pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")
     try:
-        asked = [(target, pool.submit(_ask, target, until)) for target in targets]
-        wait([future for _, future in asked], timeout=max(until - time.monotonic(), 0))
+        requests = [(target, pool.submit(_scrape_one, target, deadline)) for target in targets]
+        wait([future for _, future in requests], timeout=max(deadline - time.monotonic(), 0))
         answers = [
             (target, future.result() if future.done() and not future.cancelled() else _late(target))
-            for target, future in asked
+            for target, future in requests
         ]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     readings = tuple(answer for _, answer in answers if isinstance(answer, Reading))
-    troubles = {target.engine: answer for target, answer in answers if isinstance(answer, ServingError)}
-    return Scrape(Sample(at, tuple(target.engine for target in targets), readings), troubles)
+    errors = {target.engine: answer for target, answer in answers if isinstance(answer, ServingError)}
+    return Scrape(Sample(at, tuple(target.engine for target in targets), readings), errors)
 
 
-def _ask(target: Target, until: float) -> Reading | ServingError:
-    """What goes wrong with one engine is an answer about that engine."""
-    if time.monotonic() >= until:
+def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
+    """Return a reading, or the error of this engine."""
+    if time.monotonic() >= deadline:
         return _late(target)
     try:
         return reading(target.engine, target.adapter.metrics(target.address))
@@ -58,4 +61,4 @@ def _ask(target: Target, until: float) -> Reading | ServingError:
 
 
 def _late(target: Target) -> ServingError:
-    return ServingError(Trouble.TIMEOUT, target.address, "it did not tell its metrics in time")
+    return ServingError(ErrorKind.TIMEOUT, target.address, "its metrics did not arrive in time")

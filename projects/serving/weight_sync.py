@@ -1,46 +1,46 @@
 """Transfer weights between engines while both serve.
 
-The caller sees to it that nobody changes the seed's weights meanwhile. If somebody did, or anything
-fails, the engine goes on serving and keeps saying the version that it said before.
+The caller prevents changes of the seed's weights meanwhile. If they change, or if anything fails, the engine
+keeps serving and reporting its previous version.
 """
 
 import logging
 from contextlib import suppress
 
-from projects.serving.base import EngineAdapter, ServingError, Trouble
+from projects.serving.base import EngineAdapter, ErrorKind, ServingError
 
 log = logging.getLogger(__name__)
 
 
-def take_over(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
-    """Returns the version that the engine at `to` has now. Raises ServingError; then it has been let go on.
+def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
+    """Copy weights and return the new version of the engine at `to`. Raises ServingError.
 
-    It is paused, so that no answer is made with some of the old and some of the new; its requests wait. What
-    it cached belongs to the old weights, and is dropped.
+    The engine is paused during the copy, so that no response mixes old and new weights; its requests wait.
+    Its cache is flushed. In case of an error the engine is resumed.
     """
     version = adapter.weight_version(seed)
     if not version:
-        raise ServingError(Trouble.REFUSED, to, f"the seed engine {seed} names no weight version")
+        raise ServingError(ErrorKind.REFUSED, to, f"the seed engine {seed} reports no weight version")
     adapter.pause(to)
     try:
         adapter.copy_weights(seed, to, group=group, seconds=seconds)
-        if (now := adapter.weight_version(seed)) != version:
-            said = f"the seed engine went from version {version} to {now} during the copy"
-            raise ServingError(Trouble.REFUSED, to, said)
+        if (current := adapter.weight_version(seed)) != version:
+            message = f"the seed engine changed from version {version} to {current} during the copy"
+            raise ServingError(ErrorKind.REFUSED, to, message)
         adapter.flush(to)
         adapter.set_weight_version(to, version)
     except BaseException:
-        with suppress(ServingError):  # what went wrong first is what is told
-            _go_on(adapter, to)
+        with suppress(ServingError):  # keep the first error
+            _resume(adapter, to)
         raise
-    _go_on(adapter, to)
+    _resume(adapter, to)
     return version
 
 
-def _go_on(adapter: EngineAdapter, to: str) -> None:
-    """An engine that stays paused serves nobody, so one lost answer is not the end."""
+def _resume(adapter: EngineAdapter, to: str) -> None:
+    """Resume the engine, with one retry, because a paused engine does not serve."""
     try:
         adapter.resume(to)
     except ServingError as error:
-        log.warning("%s did not go on, and is asked again: %s", to, error)
+        log.warning("could not resume %s, trying again: %s", to, error)
         adapter.resume(to)

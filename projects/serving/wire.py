@@ -9,14 +9,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from projects.delivering.destination import Refused
-from projects.delivering.http import readable
-from projects.delivering.line import line
+from projects.delivering.http import connected, readable
 from projects.serving.addresses import Reach, destination
-from projects.serving.base import ServingError, Trouble
+from projects.serving.base import ErrorKind, ServingError
 
 MIB = 1024 * 1024
 CHUNK = 65536
-SHOWN = 200
+MAX_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,39 +25,39 @@ class Answer:
     body: bytes
 
     @property
-    def fine(self) -> bool:
+    def is_success(self) -> bool:
         return 200 <= self.status < 300
 
     def text(self) -> str:
         try:
             return self.body.decode()
         except UnicodeDecodeError:
-            raise ServingError(Trouble.UNREADABLE, self.address, "the answer is no text") from None
+            raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not text") from None
 
     def json(self) -> dict[str, Any]:
-        """An object; anything else is unreadable."""
+        """Return the JSON object of the response. Raises ServingError."""
         try:
-            value = json.loads(self.text(), parse_constant=_no_number)
+            value = json.loads(self.text(), parse_constant=_reject_constant)
         except (ValueError, RecursionError):
-            raise ServingError(Trouble.UNREADABLE, self.address, "the answer is no JSON") from None
+            raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not JSON") from None
         if not isinstance(value, dict):
-            raise ServingError(Trouble.UNREADABLE, self.address, "the answer is no JSON object")
+            raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not a JSON object")
         return value
 
     def or_refused(self) -> "Answer":
-        if self.fine:
+        if self.is_success:
             return self
-        said = readable(self.body[:SHOWN])
-        raise ServingError(Trouble.REFUSED, self.address, f"answered {self.status}: {said}".rstrip(": "))
+        message = readable(self.body[:MAX_SHOWN])
+        raise ServingError(ErrorKind.REFUSED, self.address, f"answered {self.status}: {message}".rstrip(": "))
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """`seconds` for a whole call unless it says otherwise; `token` is sent as a bearer's, and never shown."""
+    """`seconds` is the default limit of a call; `token` is sent as a bearer token and never logged."""
 
     reach: Reach = field(default_factory=Reach)
     seconds: float = 5.0
-    most_bytes: int = 4 * MIB
+    max_bytes: int = 4 * MIB
     token: str = field(default="", repr=False)
 
     def get(self, base: str, path: str, *, seconds: float | None = None) -> Answer:
@@ -73,8 +72,8 @@ class Wire:
         query: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> Answer:
-        asked = f"{path}?{urlencode(query)}" if query else path
-        return self.call("POST", base, asked, body=body, seconds=seconds)
+        target = f"{path}?{urlencode(query)}" if query else path
+        return self.call("POST", base, target, body=body, seconds=seconds)
 
     def call(
         self,
@@ -85,17 +84,17 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         seconds: float | None = None,
     ) -> Answer:
-        """Raises ServingError; an answer that says no is handed back."""
+        """Return the response, whatever its status. Raises ServingError."""
         limit = self.seconds if seconds is None else seconds
-        until = time.monotonic() + limit
+        deadline = time.monotonic() + limit
         try:
-            return self._exchanged(method, base, path, body, limit)
+            return self._exchange(method, base, path, body, limit)
         except Refused as refused:
-            raise ServingError(Trouble.FORBIDDEN, base, str(refused)) from None
+            raise ServingError(ErrorKind.FORBIDDEN, base, str(refused)) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._trouble(error, base, limit, late=time.monotonic() >= until) from None
+            raise self._error(error, base, limit, late=time.monotonic() >= deadline) from None
 
-    def _exchanged(
+    def _exchange(
         self, method: str, base: str, path: str, body: Mapping[str, Any] | None, limit: float
     ) -> Answer:
         to = destination(base, path, self.reach)
@@ -103,33 +102,35 @@ class Wire:
         headers = {"Accept": "*/*"} | ({"Content-Type": "application/json"} if sent is not None else {})
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        with line(to, limit) as visit:
-            visit.request(method, to.path, sent, headers)
-            response = visit.getresponse()
-            return Answer(base, response.status, self._whole(response, base))
+        with connected(to, limit) as connection:
+            connection.request(method, to.path, sent, headers)
+            response = connection.getresponse()
+            return Answer(base, response.status, self._read_all(response, base))
 
-    def _whole(self, response: http.client.HTTPResponse, base: str) -> bytes:
-        """Torn where it ends before the length it was promised with."""
-        promised, got = response.length, bytearray()
+    def _read_all(self, response: http.client.HTTPResponse, base: str) -> bytes:
+        """Read the body. Raises IncompleteRead if it ends before its Content-Length."""
+        expected, received = response.length, bytearray()
         while chunk := response.read(CHUNK):
-            got += chunk
-            if len(got) > self.most_bytes:
-                raise ServingError(Trouble.UNREADABLE, base, f"the answer exceeds {self.most_bytes} bytes")
-        if promised is not None and len(got) < promised:
-            raise http.client.IncompleteRead(bytes(got), promised - len(got))
-        return bytes(got)
+            received += chunk
+            if len(received) > self.max_bytes:
+                raise ServingError(ErrorKind.UNREADABLE, base, f"the response exceeds {self.max_bytes} bytes")
+        if expected is not None and len(received) < expected:
+            raise http.client.IncompleteRead(bytes(received), expected - len(received))
+        return bytes(received)
 
     @staticmethod
-    def _trouble(error: Exception, base: str, limit: float, *, late: bool) -> ServingError:
+    def _error(error: Exception, base: str, limit: float, *, late: bool) -> ServingError:
         if late or isinstance(error, TimeoutError):
-            return ServingError(Trouble.TIMEOUT, base, f"no whole answer within {limit:g} s")
+            return ServingError(ErrorKind.TIMEOUT, base, f"no complete response within {limit:g} s")
         if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError):
-            return ServingError(Trouble.UNREADABLE, base, "it hung up before it answered")
+            return ServingError(ErrorKind.UNREADABLE, base, "it closed the connection without a response")
         if isinstance(error, http.client.HTTPException):
-            return ServingError(Trouble.UNREADABLE, base, f"the answer is torn: {type(error).__name__}")
-        said = readable(str(error).encode())[:SHOWN]
-        return ServingError(Trouble.UNREACHABLE, base, f"cannot connect: {said}")
+            return ServingError(
+                ErrorKind.UNREADABLE, base, f"the response is truncated: {type(error).__name__}"
+            )
+        message = readable(str(error).encode())[:MAX_SHOWN]
+        return ServingError(ErrorKind.UNREACHABLE, base, f"cannot connect: {message}")
 
 
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+def _reject_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number")

@@ -1,9 +1,12 @@
 """Filter headers between browsers and pods.
 
-Berth's own cookies never reach a pod, and no pod can set a cookie, or clear one, beyond its own host.
+Berth's own cookies never reach a pod, and a pod cannot set or clear cookies beyond its own host.
 """
 
 from collections.abc import Collection, Iterable
+
+# Values of Sec-Fetch-Site for requests of the page itself; programs send none, `none` is typed or a bookmark.
+SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -11,13 +14,13 @@ HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
-# What only the proxy itself may say, or what its own connection to the pod makes anew.
-OURS_TO_SAY = frozenset({
+# Set by the proxy, or renewed for its own connection to the pod.
+SET_BY_PROXY = frozenset({
     b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
     b"x-real-ip", b"expect",
 })  # fmt: skip
-# Of a whole site, or of other hosts: not a pod's to say.
-NOT_A_PODS = frozenset({
+# Affect a whole site or other hosts, so a pod may not send them.
+SITE_WIDE = frozenset({
     b"alt-svc", b"clear-site-data", b"expect-ct", b"nel", b"public-key-pins", b"report-to",
     b"reporting-endpoints", b"strict-transport-security",
 })  # fmt: skip
@@ -25,77 +28,99 @@ HANDSHAKE = frozenset({
     b"host", b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-protocol",
     b"sec-websocket-extensions",
 })  # fmt: skip
-NOT_FRAMED_ELSEWHERE = (b"content-security-policy", b"frame-ancestors 'self'")
+FRAME_POLICY = (b"content-security-policy", b"frame-ancestors 'self'")
 
 
-def to_pod(given: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str,
+def to_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str,
            scheme: str) -> Headers:  # fmt: skip
-    """A page's own Authorization goes through; where it brings none, the pod hears the secret."""
-    given = list(given)
-    dropped = HOP_BY_HOP | OURS_TO_SAY | _named_by_connection(given)
-    kept: Headers = []
-    for name, value in given:
+    """Return the headers for the pod, with the port secret unless the page sends its own Authorization."""
+    received = list(headers)
+    dropped = HOP_BY_HOP | SET_BY_PROXY | _named_by_connection(received)
+    forwarded: Headers = []
+    for name, value in received:
         lower = name.lower()
         if lower == b"cookie":
             if rest := _without(value, own_cookies):
-                kept.append((lower, rest))
+                forwarded.append((lower, rest))
         elif lower not in dropped:
-            kept.append((lower, value))
-    if not any(name == b"authorization" for name, _ in kept):
-        kept.append((b"authorization", b"Bearer " + secret.encode()))
-    host = next((value for name, value in kept if name == b"host"), b"")
-    return [*kept, (b"x-forwarded-proto", scheme.encode()), (b"x-forwarded-host", host)]
+            forwarded.append((lower, value))
+    if not any(name == b"authorization" for name, _ in forwarded):
+        forwarded.append((b"authorization", b"Bearer " + secret.encode()))
+    host = next((value for name, value in forwarded if name == b"host"), b"")
+    return [*forwarded, (b"x-forwarded-proto", scheme.encode()), (b"x-forwarded-host", host)]
 
 
 def to_pod_by_socket(headers: Headers) -> list[tuple[str, str]]:
-    """Those of a WebSocket's handshake that are not made anew."""
+    """Return the headers of a WebSocket handshake that the client library does not set itself."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 
 
-def from_pod(given: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str]) -> Headers:
-    given = list(given)
-    dropped = HOP_BY_HOP | NOT_A_PODS | _named_by_connection(given)
-    kept: Headers = []
-    for name, value in given:
+def from_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str]) -> Headers:
+    received = list(headers)
+    dropped = HOP_BY_HOP | SITE_WIDE | _named_by_connection(received)
+    forwarded: Headers = []
+    for name, value in received:
         lower = name.lower()
         if lower == b"set-cookie":
-            if (cookie := confined(value, own_cookies)) is not None:
-                kept.append((lower, cookie))
+            if (cookie := host_only_cookie(value, own_cookies)) is not None:
+                forwarded.append((lower, cookie))
         elif lower not in dropped:
-            kept.append((lower, value))
-    return [*kept, NOT_FRAMED_ELSEWHERE]
+            forwarded.append((lower, value))
+    return [*forwarded, FRAME_POLICY]
 
 
-def confined(cookie: bytes, own_cookies: Collection[str]) -> bytes | None:
-    """The cookie as one of this host alone; None for one that has the name of one of ours."""
+def host_only_cookie(cookie: bytes, own_cookies: Collection[str]) -> bytes | None:
+    """Return the cookie restricted to this host, or None if it has the name of one of Berth's."""
     first, *attributes = cookie.split(b";")
     name = first.partition(b"=")[0].strip().decode("latin-1")
     if not name or name in own_cookies:
         return None
-    kept = [part for part in attributes if part.partition(b"=")[0].strip().lower() != b"domain"]
-    return b";".join([first, *kept])
+    forwarded = [part for part in attributes if part.partition(b"=")[0].strip().lower() != b"domain"]
+    return b";".join([first, *forwarded])
 
 
-def first_of(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str:
-    return next((value.decode("latin-1") for name, value in headers if name.lower() == wanted), "")
+def header_value(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
-def cookie_in(headers: Iterable[tuple[bytes, bytes]], wanted: str) -> str:
-    for name, value in headers:
-        for part in value.split(b";") if name.lower() == b"cookie" else ():
+def cookie_in(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
+    for header, value in headers:
+        for part in value.split(b";") if header.lower() == b"cookie" else ():
             key, _, text = part.strip().partition(b"=")
-            if key.decode("latin-1") == wanted:
+            if key.decode("latin-1") == name:
                 return text.decode("latin-1")
     return ""
 
 
 def _without(cookies: bytes, own_cookies: Collection[str]) -> bytes:
     parts = [part.strip() for part in cookies.split(b";")]
-    kept = (part for part in parts if part.partition(b"=")[0].strip().decode("latin-1") not in own_cookies)
-    return b"; ".join(filter(None, kept))
+    forwarded = (
+        part for part in parts if part.partition(b"=")[0].strip().decode("latin-1") not in own_cookies
+    )
+    return b"; ".join(filter(None, forwarded))
 
 
 def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     listed = [value for name, value in headers if name.lower() == b"connection"]
     return frozenset(word.strip().lower() for value in listed for word in value.split(b",") if word.strip())
+
+
+def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool) -> bool:
+    """Return True for cross-site requests that are neither a link followed to a page nor a program's.
+
+    Port hosts of other workloads belong to the same site for a browser, which sends cookies to all of them.
+    """
+    headers = list(headers)
+    origin = header_value(headers, b"origin")
+    if origin:
+        return origin.lower() != own
+    site = header_value(headers, b"sec-fetch-site").lower()
+    if site in SAME_ORIGIN:
+        return False
+    follows_a_link = header_value(headers, b"sec-fetch-mode").lower() == "navigate" and method in (
+        "GET",
+        "HEAD",
+    )
+    to_a_page = header_value(headers, b"sec-fetch-dest").lower() == "document"
+    return is_socket or not (follows_a_link and to_a_page)

@@ -10,14 +10,14 @@ from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads.ports import issue_link
-from projects.visits.door import OPEN
 from projects.visits.origins import Origins, origins
+from projects.visits.proxy import OPEN
 
-NO_HOSTS = "This installation has no hosts for ports of workloads: its operator sets BERTH_APPS_ORIGIN."
+NO_HOSTS = "Workload ports are not available on this installation. Ask its operator to set BERTH_APPS_ORIGIN."
 
 
 def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> tuple[str, datetime]:
-    """The address, and until when it works. Raises NotFound, Forbidden, Conflict."""
+    """Return a URL that opens the port, and its expiry. Raises NotFound, Forbidden, Conflict."""
     require(acting, Action.OPERATE, workload)
     hosts = hosts_for_ports()
     if hosts is None:
@@ -27,7 +27,7 @@ def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> t
 
 
 def hosts_for_ports() -> Origins | None:
-    """As the operator set them; None where ports are not opened."""
+    """Return the port hosts set by the operator, or None if ports are not available."""
     try:
         return origins(settings.BERTH_APPS_ORIGIN)
     except ValueError as error:

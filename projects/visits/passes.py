@@ -11,12 +11,12 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.utils import timezone
 
-from projects.services.workloads.ports import NotThere, NoVisit, Place, use_link, visited
+from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed, redeem_link, resolve_visit
 
-COUNTS_FOR = 1.0  # seconds
+CACHE_SECONDS = 1.0  # seconds
 T = TypeVar("T")
-MOST_KEPT = 4096
-AT_ONCE = 128  # requests and sockets of one port
+MAX_CACHED = 4096
+MAX_CONCURRENT = 128  # requests and sockets of one port
 
 Port = tuple[uuid.UUID, str]
 
@@ -24,59 +24,59 @@ Port = tuple[uuid.UUID, str]
 @dataclass
 class Passes:
     monotonic: Callable[[], float] = time.monotonic
-    _kept: dict[tuple[str, Port], tuple[float, Place]] = field(default_factory=dict)
-    _inside: dict[Port, int] = field(default_factory=dict)
+    _cache: dict[tuple[str, Port], tuple[float, PortAddress]] = field(default_factory=dict)
+    _active: dict[Port, int] = field(default_factory=dict)
 
-    async def place(self, cookie: str, port: Port) -> Place:
-        """Raises NoVisit, NotThere."""
+    async def address(self, cookie: str, port: Port) -> PortAddress:
+        """Return the address behind a visit. Raises NoVisit, PortClosed."""
         if not cookie:
             raise NoVisit
         key = (digest_of(cookie), port)
-        at, place = self._kept.get(key, (0.0, None))
-        if place is not None and self.monotonic() - at < COUNTS_FOR:
-            return place
-        self._kept.pop(key, None)
-        place = await _in_a_thread(lambda: visited(cookie, *port, timezone.now()))
-        if len(self._kept) >= MOST_KEPT:
-            self._kept.clear()
-        self._kept[key] = (self.monotonic(), place)
-        return place
+        at, address = self._cache.get(key, (0.0, None))
+        if address is not None and self.monotonic() - at < CACHE_SECONDS:
+            return address
+        self._cache.pop(key, None)
+        address = await _read_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        self._cache[key] = (self.monotonic(), address)
+        return address
 
-    async def still(self, cookie: str, port: Port, place: Place) -> bool:
-        """Whether a connection that was let in may go on, asked of the rows themselves."""
-        self._kept.pop((digest_of(cookie), port), None)
+    async def is_valid(self, cookie: str, port: Port, address: PortAddress) -> bool:
+        """Return True if an open connection may go on, by the database instead of the cache."""
+        self._cache.pop((digest_of(cookie), port), None)
         try:
-            return await self.place(cookie, port) == place
-        except (NoVisit, NotThere):
+            return await self.address(cookie, port) == address
+        except (NoVisit, PortClosed):
             return False
 
     async def exchange(self, secret: str, port: Port) -> str:
-        """Raises NoVisit."""
-        return await _in_a_thread(lambda: use_link(secret, *port, timezone.now()))
+        """Exchange a link's secret for a visit's. Raises NoVisit."""
+        return await _read_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """False when too many are inside; otherwise `leave` must follow."""
-        if self._inside.get(port, 0) >= AT_ONCE:
+        """Count a request. Return False if the port has too many; otherwise `leave` must follow."""
+        if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
-        self._inside[port] = self._inside.get(port, 0) + 1
+        self._active[port] = self._active.get(port, 0) + 1
         return True
 
     def leave(self, port: Port) -> None:
-        self._inside[port] -= 1
-        if not self._inside[port]:
-            del self._inside[port]
+        self._active[port] -= 1
+        if not self._active[port]:
+            del self._active[port]
 
 
 def digest_of(cookie: str) -> str:
-    """As the rows of visits hold it."""
+    """Return the digest under which the visit is stored."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 
-async def _in_a_thread(ask: Callable[[], T]) -> T:
-    def asking() -> T:
+async def _read_in_thread(read: Callable[[], T]) -> T:
+    def run() -> T:
         try:
-            return ask()
+            return read()
         finally:
             connection.close()
 
-    return await sync_to_async(asking, thread_sensitive=False)()
+    return await sync_to_async(run, thread_sensitive=False)()

@@ -7,56 +7,59 @@ from typing import Any
 
 import httpx
 
-from projects.services.workloads.ports import Place
-from projects.visits.headers import Headers, first_of, from_pod
+from projects.services.workloads.ports import PortAddress
+from projects.visits.headers import Headers, from_pod, header_value
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-WITHOUT_BODY = (204, 304)
-# Pages that wait for news may be silent for long; whoever reads no answer for a minute has left.
-TIMES = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
+BODILESS_STATUSES = (204, 304)
+# Pages with long polling may be silent for long; a browser that reads nothing for a minute has disconnected.
+TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 
-class Silent(Exception):
-    """The pod did not answer as a web server does."""
+class NoResponse(Exception):
+    """The pod gave no valid HTTP response."""
 
 
-def pool() -> httpx.AsyncHTTPTransport:
-    """Connections to pods. No cookies, redirects or proxies of its own: those are a client's, not ours."""
+def transport_pool() -> httpx.AsyncHTTPTransport:
+    """Return a transport for connections to pods, without cookies, redirects or proxies."""
     return httpx.AsyncHTTPTransport(
         limits=httpx.Limits(max_connections=1024, max_keepalive_connections=64, keepalive_expiry=5.0),
         trust_env=False,
     )
 
 
-async def hand_on(
+async def forward(
     transport: httpx.AsyncHTTPTransport, scope: Scope, receive: Receive, send: Send, *,
-    place: Place, headers: Headers, own_cookies: tuple[str, ...],
+    address: PortAddress, headers: Headers, own_cookies: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Returns when the answer is through, or the visitor has gone. Raises Silent before an answer began."""
+    """Forward a request until its response ends or the browser disconnects.
+
+    Raises NoResponse if no response began.
+    """
     body = _Body(receive)
     query = scope.get("query_string", b"")
     target = scope.get("raw_path") or scope["path"].encode()
-    url = httpx.URL(f"http://{place.netloc}").copy_with(raw_path=target + (b"?" + query if query else b""))
+    url = httpx.URL(f"http://{address.netloc}").copy_with(raw_path=target + (b"?" + query if query else b""))
     request = httpx.Request(
-        scope["method"], url, headers=_framed(scope, headers), stream=body, extensions={"timeout": TIMES}
+        scope["method"], url, headers=_framed(scope, headers), stream=body, extensions={"timeout": TIMEOUTS}
     )
     try:
         answer = await transport.handle_async_request(request)
     except (httpx.TransportError, httpx.InvalidURL, ValueError) as error:
-        raise Silent(type(error).__name__) from None
+        raise NoResponse(type(error).__name__) from None
     try:
         if answer.status_code < 200:
-            raise Silent(f"status {answer.status_code}")
+            raise NoResponse(f"status {answer.status_code}")
         await _answer(answer, send, body, own_cookies)
     finally:
         await answer.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
-    """What the visitor sends; afterwards, that the visitor has gone."""
+    """The request body; once it is read, the wait for the browser to disconnect."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -66,32 +69,32 @@ class _Body(httpx.AsyncByteStream):
         while not self._is_read:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise httpx.ReadError("the visitor has gone")
+                raise httpx.ReadError("the browser disconnected")
             self._is_read = not message.get("more_body", False)
             if message.get("body"):
                 yield message["body"]
 
-    async def gone(self) -> None:
+    async def disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
 async def _answer(answer: httpx.Response, send: Send, body: _Body, own_cookies: tuple[str, ...]) -> None:
     headers = from_pod(answer.headers.raw, own_cookies=own_cookies)
-    if answer.status_code in WITHOUT_BODY:
+    if answer.status_code in BODILESS_STATUSES:
         headers = [(name, value) for name, value in headers if name != b"content-length"]
     await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
     streaming = asyncio.ensure_future(_stream(answer, send))
-    leaving = asyncio.ensure_future(body.gone())
+    disconnecting = asyncio.ensure_future(body.disconnected())
     try:
-        await asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({streaming, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (streaming, leaving):
+        for task in (streaming, disconnecting):
             task.cancel()
         with suppress(asyncio.CancelledError, httpx.TransportError, OSError):
-            await streaming  # an answer that broke off is not ended: the server cuts the connection
+            await streaming  # a response that broke off is not ended, so the server closes the connection
         with suppress(asyncio.CancelledError):
-            await leaving
+            await disconnecting
 
 
 async def _stream(answer: httpx.Response, send: Send) -> None:
@@ -102,8 +105,8 @@ async def _stream(answer: httpx.Response, send: Send) -> None:
 
 
 def _framed(scope: Scope, headers: Headers) -> Headers:
-    """A body of unknown length goes on as one; the length of a known one is kept."""
-    if not first_of(scope["headers"], b"transfer-encoding"):
+    """Forward bodies of unknown length as chunked; otherwise keep the Content-Length."""
+    if not header_value(scope["headers"], b"transfer-encoding"):
         return headers
     rest = [(name, value) for name, value in headers if name != b"content-length"]
     return [*rest, (b"transfer-encoding", b"chunked")]

@@ -8,58 +8,63 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
-from projects.services.workloads.ports import Place
-from projects.visits.headers import Headers, first_of, to_pod_by_socket
-from projects.visits.requests import Receive, Scope, Send, Silent
+from projects.services.workloads.ports import PortAddress
+from projects.visits.headers import Headers, header_value, to_pod_by_socket
+from projects.visits.requests import NoResponse, Receive, Scope, Send
 
 CONNECT_SECONDS = 5.0
-LARGEST_MESSAGE = 16 * 2**20
-MOST_FRAMES_KEPT = 2  # whoever reads slowly makes the pod wait, not this process grow
-GONE, BROKEN = 1001, 1011
+MAX_MESSAGE = 16 * 2**20
+MAX_QUEUED_FRAMES = 2  # a slow reader makes the pod wait instead of filling memory here
+GOING_AWAY, INTERNAL_ERROR = 1001, 1011
 SENDABLE = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
 
 
-async def join(scope: Scope, receive: Receive, send: Send, *, place: Place, headers: Headers) -> None:
-    """The pod is called first, so that its refusal is ours. Raises Silent before anything was accepted."""
+async def proxy_socket(
+    scope: Scope, receive: Receive, send: Send, *, address: PortAddress, headers: Headers
+) -> None:
+    """Connect to the pod, then accept the socket and forward both ways.
+
+    Raises NoResponse if the pod refuses, before the socket is accepted.
+    """
     await receive()  # websocket.connect
-    pod = await _called(scope, place, headers)
+    pod = await _connect(scope, address, headers)
     async with pod:
         await send({"type": "websocket.accept", "subprotocol": pod.subprotocol})
-        told = asyncio.ensure_future(_tell(receive, pod))
-        heard = asyncio.ensure_future(_hear(pod, send))
+        from_browser = asyncio.ensure_future(_forward_to_pod(receive, pod))
+        from_pod = asyncio.ensure_future(_forward_to_browser(pod, send))
         try:
-            await asyncio.wait({told, heard}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({from_browser, from_pod}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (told, heard):
+            for task in (from_browser, from_pod):
                 task.cancel()
                 with suppress(asyncio.CancelledError, ConnectionClosed, OSError, RuntimeError):
                     await task
 
 
-class Straight(connect):
-    """Goes where it was sent and nowhere else: a pod's redirect would lead Berth to other machines."""
+class DirectConnection(connect):
+    """A connection that follows no redirects: a pod's redirect could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
 
 
-async def _called(scope: Scope, place: Place, headers: Headers) -> ClientConnection:
+async def _connect(scope: Scope, address: PortAddress, headers: Headers) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    # The pod hears the name that the visitor called, and is called at its own address.
-    url = f"ws://{first_of(headers, b'host')}{path}{'?' + query if query else ''}"
+    # The pod receives the host name that the browser used; the connection goes to the pod's address.
+    url = f"ws://{header_value(headers, b'host')}{path}{'?' + query if query else ''}"
     try:
-        return await Straight(
-            url, host=place.host, port=place.port, additional_headers=to_pod_by_socket(headers),
+        return await DirectConnection(
+            url, host=address.host, port=address.port, additional_headers=to_pod_by_socket(headers),
             subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", ())] or None,
             compression=None, user_agent_header=None, proxy=None, open_timeout=CONNECT_SECONDS,
-            max_size=LARGEST_MESSAGE, max_queue=MOST_FRAMES_KEPT, ping_interval=None,
+            max_size=MAX_MESSAGE, max_queue=MAX_QUEUED_FRAMES, ping_interval=None,
         )  # fmt: skip
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ValueError) as error:
-        raise Silent(type(error).__name__) from None
+        raise NoResponse(type(error).__name__) from None
 
 
-async def _tell(receive: Receive, pod: ClientConnection) -> None:
+async def _forward_to_pod(receive: Receive, pod: ClientConnection) -> None:
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
@@ -69,7 +74,7 @@ async def _tell(receive: Receive, pod: ClientConnection) -> None:
         await pod.send(text if text is not None else message.get("bytes") or b"")
 
 
-async def _hear(pod: ClientConnection, send: Send) -> None:
+async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
     try:
         async for message in pod:
             kind = "text" if isinstance(message, str) else "bytes"
@@ -80,8 +85,8 @@ async def _hear(pod: ClientConnection, send: Send) -> None:
     await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
-def _code(given: int | None) -> int:
-    """Some codes are only ever told, never sent."""
-    if given in (1005, 1006, None):
-        return GONE
-    return given if given in SENDABLE else BROKEN
+def _code(code: int | None) -> int:
+    """Return a code that may be sent in a close frame; some codes are only reported locally."""
+    if code in (1005, 1006, None):
+        return GOING_AWAY
+    return code if code in SENDABLE else INTERNAL_ERROR

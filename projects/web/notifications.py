@@ -17,7 +17,7 @@ from berth.server.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.acting import Acting
 from projects.models import Delivery, Subscription
-from projects.models.subscriptions import MINUTES_MOST
+from projects.models.subscriptions import MAX_PENDING_MINUTES
 from projects.selectors import departments, find_department, find_project, projects, subscriptions
 from projects.services.notifications import subscriptions as service
 
@@ -45,7 +45,7 @@ class SubscriptionForm(forms.Form):
     pending_minutes = forms.IntegerField(
         label="Long wait, minutes",
         min_value=1,
-        max_value=MINUTES_MOST,
+        max_value=MAX_PENDING_MINUTES,
         widget=forms.NumberInput(attrs={"class": "short"}),
     )
     to = forms.CharField(

@@ -108,7 +108,7 @@ class OneBudget(ApiView):
         if present is None:
             raise NotFound("There is no such budget.")
         expected = expected_version(request, present.version)
-        budgets.remove_budget(acting=self.acting, budget=present, expected_version=expected)
+        budgets.delete_budget(acting=self.acting, budget=present, expected_version=expected)
         return no_content()
 
     def _present(self, owner: Department | Project) -> Budget | None:

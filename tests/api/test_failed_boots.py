@@ -181,9 +181,9 @@ def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
     cloud.create(boot_failure_limit=2)
     cloud.run(75)
-    assert [notify.tell_pools(cloud.now), notify.tell_pools(cloud.now)] == [1, 0]
+    assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
     cloud.run(300)
-    assert [notify.tell_pools(cloud.now), notify.tell_pools(cloud.now)] == [1, 0]
+    assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
     said = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
     assert said == [("ops@example.org", False), ("ops@example.org", True)]
 

@@ -273,9 +273,9 @@ def named(cast: Cast) -> dict[str, object]:
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     for owner in (cast.research, cast.vision):
         budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 100})
-    wanted = sessions.Wanted("http://testserver", "process", 1, 3, 600, "3.11.7", "3.1.2")
+    wanted = sessions.SessionSettings("http://testserver", "process", 1, 3, 600, "3.11.7", "3.1.2")
     notebook = {"name": "notebook", "project": "vision", "pools": ["local"]}
-    session = sessions.open_session(acting=cast.dave, document=notebook, wanted=wanted)
+    session = sessions.open_session(acting=cast.dave, document=notebook, settings=wanted)
     told = subscriptions.subscribe(
         acting=cast.carol, place=cast.vision, to="vision@example.org", news=["failed"]
     )
@@ -284,7 +284,7 @@ def named(cast: Cast) -> dict[str, object]:
         ("carols", cast.carol, cast.vision),
         ("theirs", cast.grace, cast.ads),
     ):
-        templates.save_template(acting=acting, project=project, name=name, text=KEPT["text"])
+        templates.set_template(acting=acting, project=project, name=name, text=KEPT["text"])
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from projects.models import Autoscaler, Delivery, Engine, Phase, Service
+from projects.models import Autoscaler, Delivery, InferenceEngine, Phase, Service
 from tests import factories as make
 from tests.cast import Cast
 from tests.scraping import scraped
@@ -71,7 +71,7 @@ def test_services_are_told_with_engines_load_and_blind_autoscalers(cast: Cast) -
     for number, (state, healthy, running) in enumerate(
         (("ACTIVE", True, 3), ("ACTIVE", False, None), ("CREATING", False, None), ("REMOVED", True, 9))
     ):
-        Engine.objects.create(
+        InferenceEngine.objects.create(
             service=service, number=number, origin="initial", state=state, since=at, created_at=at,
             is_healthy=healthy, running=running, ended_at=at if state == "REMOVED" else None,
         )  # fmt: skip

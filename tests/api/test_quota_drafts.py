@@ -174,7 +174,7 @@ def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_bac
     assert (
         there.json()["detail"]
         == gone.json()["detail"]
-        == (f"Change {made} touched quotas that you may not set.")
+        == (f"Change {made} includes quotas that you may not set.")
     )
     told = alice.post(f"quotas/changes/{made}/revert")
     assert (told.status_code, "secret-merger is gone" in told.json()["detail"]) == (409, True)

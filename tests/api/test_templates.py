@@ -34,7 +34,7 @@ def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Calle
     assert dave("PUT", OF_VISION, {"text": TEXT}).status_code == 428
     assert save(dave).status_code == 412
     assert [row.action for row in Audit.objects.filter(object_type="template").order_by("pk")] == [
-        "save_template", "save_template",
+        "set_template", "set_template",
     ]  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_a_template_made_anew_has_another_version_than_the_one_before(cast: Cast
     assert dave.get(OF_VISION).status_code == 404
     save(dave)
     assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 412
-    assert Audit.objects.filter(action="remove_template").count() == 1
+    assert Audit.objects.filter(action="delete_template").count() == 1
 
 
 def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:

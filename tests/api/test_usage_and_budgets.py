@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from projects.models import BudgetNotice
+from projects.models import BudgetWarning
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import standings, watch_budgets
@@ -144,6 +144,6 @@ def test_each_warning_is_told_once_a_month(cast: Cast, hour) -> None:
     assert watch_budgets(MIDDLE) == 0
     hour(datetime(2026, 6, 4, tzinfo=UTC), 40)
     assert watch_budgets(MIDDLE) == 1
-    assert list(BudgetNotice.objects.values_list("percent", flat=True)) == [100, 80]
+    assert list(BudgetWarning.objects.values_list("percent", flat=True)) == [100, 80]
     hour(datetime(2026, 7, 1, tzinfo=UTC), 85)
     assert watch_budgets(MIDDLE + timedelta(days=30)) == 1

@@ -64,7 +64,7 @@ def test_document_without_project_is_refused_where_several_are_open(alice: Calle
 
 def test_person_without_a_project_is_told_what_to_ask_for(frank: Caller) -> None:
     (error,) = frank.post("workloads", training()).json()["errors"]
-    assert error["allowed"] == "a project; ask a department admin for the role of a member"
+    assert error["allowed"] == "a project; ask a department admin to make you a member"
 
 
 def test_a_viewer_may_not_submit_and_a_stranger_sees_no_project(erin: Caller, frank: Caller) -> None:

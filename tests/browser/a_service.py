@@ -7,13 +7,13 @@ from typing import Any
 from django.utils import timezone
 
 from projects.acting import Acting
-from projects.engine.replicas.conditions import seen
+from projects.engine.replicas.conditions import with_sample
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Reading, Sample, Window
 from projects.engine.replicas.storing import stored
 from projects.models import (
     Autoscaler,
-    Engine,
+    InferenceEngine,
     MetricsPoint,
     ScaleRequest,
     ScaleStep,
@@ -66,23 +66,25 @@ def _engines(service: Service, now: datetime) -> None:
         reason="WaitingForScaleUp", message="1 more node would be enough; the pool can grow."
     )
     for number in (2, 3):
-        engine = Engine.objects.create(
+        engine = InferenceEngine.objects.create(
             service=service, number=number, origin="managed", state="CREATING", since=now, created_at=now
         )
         _serve(engine, f"http://10.0.4.1{number}:23001", now - timedelta(minutes=40))
-    Engine.objects.create(
+    InferenceEngine.objects.create(
         service=service, number=4, origin="managed", state="CREATING", since=now - timedelta(minutes=2),
         created_at=now, workload=child,
     )  # fmt: skip
-    syncing = Engine.objects.create(
+    syncing = InferenceEngine.objects.create(
         service=service, number=5, origin="external", state="WEIGHT_SYNCING", since=now, created_at=now,
         url="http://198.51.100.10:30000", sync="copying",
     )  # fmt: skip
-    Engine.objects.filter(pk=syncing.pk).update(is_healthy=True, router_url=syncing.url, is_routed=True)
+    InferenceEngine.objects.filter(pk=syncing.pk).update(
+        is_healthy=True, router_url=syncing.url, is_routed=True
+    )
 
 
-def _serve(engine: Engine, url: str, since: datetime) -> None:
-    Engine.objects.filter(pk=engine.pk).update(
+def _serve(engine: InferenceEngine, url: str, since: datetime) -> None:
+    InferenceEngine.objects.filter(pk=engine.pk).update(
         state="ACTIVE", since=since, url=url, is_healthy=True, router_url=url, is_routed=True,
         weight_version="step-1200",
     )  # fmt: skip
@@ -95,7 +97,7 @@ def _requests(service: Service, now: datetime) -> None:
         completed_at=now - timedelta(minutes=39), from_engines=2, to_engines=4, delta=2, reason=done.reason,
     )  # fmt: skip
     running = _request(service, now - timedelta(minutes=2), "CREATING", 6)
-    Engine.objects.filter(service=service, number__gte=4).update(added_by=running)
+    InferenceEngine.objects.filter(service=service, number__gte=4).update(added_by=running)
     for back, status in ((120, "PENDING"), (119, "CREATING")):
         ScaleStep.objects.create(request=running, at=now - timedelta(seconds=back), status=status)
 
@@ -129,7 +131,7 @@ def _hour(service: Service, now: datetime) -> None:
         MetricsPoint.objects.create(
             service=service, at=at, engines=engines, reporting=0 if silent else engines, values=values
         )
-    decision = {"action": "none", "delta": 0, "reason": "another request to scale is under way"}
+    decision = {"action": "none", "delta": 0, "reason": "another scale request is in progress"}
     Autoscaler.objects.filter(service=service).update(
         scraped_at=now, evaluated_at=now, last_decision=decision, memory=stored(_window(now))
     )
@@ -144,5 +146,5 @@ def _window(now: datetime) -> Window:
             Reading(name, token_usage=0.91, queued=5.0, running=10.0, throughput=1800.0 + back * 9)
             for name in names
         )
-        window = seen(window, Sample(now.timestamp() - back, names, readings), AutoscalerConfig())
+        window = with_sample(window, Sample(now.timestamp() - back, names, readings), AutoscalerConfig())
     return window

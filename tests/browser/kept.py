@@ -3,7 +3,7 @@
 from typing import Any
 
 from projects.acting import Acting
-from projects.services.workloads.templates import save_template
+from projects.services.workloads.templates import set_template
 
 NIGHTLY = """\
 # Every night on what came in by day.
@@ -35,5 +35,5 @@ def some_templates(scene: Any) -> None:
     for name, text, about in (
         ("nightly", NIGHTLY, "The run of every night"), ("notebook", NOTEBOOK, "Half a GPU to try things"),
     ):  # fmt: skip
-        save_template(acting=dave, project=vision, name=name, text=text, about=about)
-    save_template(acting=ada, project=speech, name="transcribe", text=NIGHTLY)
+        set_template(acting=dave, project=vision, name=name, text=text, about=about)
+    set_template(acting=ada, project=speech, name="transcribe", text=NIGHTLY)

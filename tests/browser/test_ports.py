@@ -93,4 +93,4 @@ def test_what_was_opened_once_does_not_open_for_the_next_who_has_the_link(
         link = asked.value.url
     with reader(browser, address, None, beyond=(".localhost",)) as (page, _):
         page.goto(link)
-        expect(page.get_by_role("heading", name="Open it once more from Berth")).to_be_visible()
+        expect(page.get_by_role("heading", name="Open this port from Berth")).to_be_visible()

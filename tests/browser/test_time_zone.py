@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from projects.models import Lapse
+from projects.models import QuotaExpiry
 from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
@@ -54,7 +54,7 @@ def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: O
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota saved.")).to_be_visible()
         assert faults == []
-    assert Lapse.objects.get().due_at == due
+    assert QuotaExpiry.objects.get().due_at == due
 
 
 def test_days_of_the_eviction_filter_are_the_browsers_days(opened: Open, scene: Scene) -> None:

@@ -45,7 +45,7 @@ def test_what_cannot_be_opened_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert none.exit_code == 2
     assert "names no ports in its document" in none.stderr
     found = workload("desk", spec={"ports": [{"name": "lab"}]})
-    told = "desk is pending: its ports can be opened while it is running."
+    told = "desk is pending: its ports can only be opened while it is running."
     refusal = problem(409, detail=told, code="conflict")
     asked = Desk(page([found]), httpx.Response(200, json=found), refusal)
     refused = Terminal(monkeypatch).run("open", "desk", desk=asked)

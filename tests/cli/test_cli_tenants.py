@@ -149,7 +149,7 @@ def test_what_was_told_and_what_came_of_it_is_listed(
 ) -> None:
     refused = berth("subscription", "create", "http://10.1.2.3/hook", **as_alice)
     assert refused.returncode == 2
-    assert "10.1.2.3 leads to 10.1.2.3, which is no public address" in refused.stderr
+    assert "10.1.2.3 resolves to 10.1.2.3, which is not a public address" in refused.stderr
     assert "BERTH_NOTIFY_NETWORKS" in refused.stderr
     made = json.loads(berth("subscription", "create", "alice@example.org", "-o", "json", **as_alice).stdout)
     words = ("subscription", "deliveries", str(made["id"]))

@@ -251,7 +251,7 @@ def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch
 
     cookie = cookie_of(site.cast.dave.user)
     with site.socket("log", cookie) as line:
-        monkeypatch.setattr("projects.connections.sockets.person_behind", broken)
+        monkeypatch.setattr("projects.connections.sockets.user_behind", broken)
         Membership.objects.filter(user=site.cast.dave.user).delete()
         assert code_of(line) == BROKEN
 

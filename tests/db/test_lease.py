@@ -75,13 +75,13 @@ def test_a_successor_waits_until_the_leaders_transaction_is_over() -> None:
     assert held
     order: list[str] = []
 
-    def take_over() -> None:
+    def copy_weights() -> None:
         acquire("scheduler", "b", ttl=60)
         order.append("taken over")
         connection.close()
 
     with fenced(held):
-        successor = threading.Thread(target=take_over)
+        successor = threading.Thread(target=copy_weights)
         successor.start()
         _until_somebody_waits()
         Group.objects.create(name="still the leader")

@@ -53,7 +53,7 @@ def test_writes_to_a_concurrently_deleted_project_raise_not_found(
     """Deleted after the writer had looked, before it wrote; also inside a transaction around it."""
     aside(lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision")))
     assert not Project.objects.filter(name="vision").exists()
-    with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
+    with transaction.atomic(), pytest.raises(NotFound, match="was deleted in the meantime"):
         attempt(cast)
     assert not Workload.objects.exists()
     assert not Quota.objects.exists()

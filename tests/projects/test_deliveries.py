@@ -109,7 +109,7 @@ def test_without_a_mail_server_the_log_says_so(cast: Cast, settings: Any) -> Non
     settings.BERTH_SENDS_MAIL = False
     starts(told(cast, "dave@example.org"))
     row = carried()
-    assert (row.state, row.last_error) == ("given_up", "no mail server is set (BERTH_EMAIL_URL)")
+    assert (row.state, row.last_error) == ("given_up", "no mail server is configured (BERTH_EMAIL_URL)")
 
 
 def test_a_chat_gets_words_in_which_nothing_of_strangers_means_anything(
@@ -140,9 +140,9 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(
     assert [letter[0]["path"] for letter in receiver.letters] == ["/berth?key=1"] * 4, "no redirects"
     receiver.answers = [500] * 20
     Delivery.objects.update(state="waiting", ended_at=None, tries=0, due_at=now)
-    for _ in range(deliveries.MOST_TRIES):
+    for _ in range(deliveries.MAX_ATTEMPTS):
         row = carried(Delivery.objects.get().due_at)
-    assert (row.state, row.tries) == ("given_up", deliveries.MOST_TRIES)
+    assert (row.state, row.tries) == ("given_up", deliveries.MAX_ATTEMPTS)
     assert "answered 500" in row.last_error
 
 
@@ -178,7 +178,7 @@ def test_an_address_that_may_not_be_called_is_given_up_at_once(cast: Cast, recei
     starts(told(cast, receiver.url))
     row = carried()
     assert (row.state, row.tries) == ("given_up", 1)
-    assert "this machine itself" in row.last_error
+    assert "the Berth server itself" in row.last_error
     assert not receiver.letters
 
 
@@ -187,7 +187,7 @@ def test_a_name_that_no_machine_can_have_is_given_up_at_once(cast: Cast, url: st
     starts(told(cast, url))
     row = carried()
     assert (row.state, row.tries) == ("given_up", 1)
-    assert "is no name of a machine" in row.last_error
+    assert "is not a host name" in row.last_error
 
 
 def test_what_a_receiver_says_is_kept_as_far_as_it_is_text(
@@ -237,14 +237,14 @@ def test_one_that_kills_whoever_carries_it_is_given_up(cast: Cast, monkeypatch: 
 
     monkeypatch.setattr(deliveries, "send", killed)
     row, now = Delivery.objects.get(), NOON
-    for _ in range(deliveries.MOST_TRIES):
+    for _ in range(deliveries.MAX_ATTEMPTS):
         with pytest.raises(KeyboardInterrupt):
             deliveries.deliver(row.pk, now)
-        now += deliveries.CARRIED_FOR
+        now += deliveries.ATTEMPT_TIMEOUT
     assert not deliveries.deliver(row.pk, now)
     row.refresh_from_db()
-    assert (row.state, row.tries) == ("given_up", deliveries.MOST_TRIES)
-    assert row.last_error == "whoever carried it did not come back"
+    assert (row.state, row.tries) == ("given_up", deliveries.MAX_ATTEMPTS)
+    assert row.last_error == "the delivery task died"
 
 
 def test_only_what_was_asked_for_is_told_and_only_if_it_happened(cast: Cast) -> None:
@@ -261,7 +261,7 @@ def test_only_what_was_asked_for_is_told_and_only_if_it_happened(cast: Cast) -> 
 
 @pytest.mark.parametrize(("reason", "news"), [("Reclaimed", "preempted"), ("Consolidated", None)])
 def test_giving_way_is_told_and_moving_is_not(reason: str, news: str | None) -> None:
-    assert deliveries.news_of(Phase.STOPPING, reason) == news
+    assert deliveries.event_kind(Phase.STOPPING, reason) == news
 
 
 def test_one_whose_carrier_died_is_due_again(
@@ -277,9 +277,9 @@ def test_one_whose_carrier_died_is_due_again(
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
         broken.setattr(deliveries, "send", dying)
         deliveries.deliver(Delivery.objects.get().pk, NOON)
-    assert deliveries.hand_out_due(NOON) == 0, "it may still be on its way"
-    assert deliveries.hand_out_due(NOON + deliveries.CARRIED_FOR) == 1
+    assert deliveries.enqueue_due(NOON) == 0, "it may still be on its way"
+    assert deliveries.enqueue_due(NOON + deliveries.ATTEMPT_TIMEOUT) == 1
     assert OrmQ.objects.count() == 1
-    assert carried(NOON + deliveries.CARRIED_FOR).state == "delivered"
+    assert carried(NOON + deliveries.ATTEMPT_TIMEOUT).state == "delivered"
     assert not deliveries.deliver(Delivery.objects.get().pk, NOON + timedelta(days=1)), "once is enough"
     assert len(mail.outbox) == 1

@@ -7,11 +7,11 @@ import pytest
 from django.utils import timezone
 
 from berth.core.errors import Invalid
-from projects.models import Lapse, Quota, QuotaChange
+from projects.models import Quota, QuotaChange, QuotaExpiry
 from projects.services import quotas
 from projects.services.quotas import drafts
 from projects.services.quotas.documents import read_draft
-from projects.services.quotas.expiry import lapse_due
+from projects.services.quotas.expiry import revert_expired
 from tests.cast import Cast, make_cast
 
 
@@ -41,28 +41,31 @@ def gpus(cast: Cast) -> dict[str, int | None]:
 def test_when_its_time_is_over_everything_is_as_before(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     change = applied(cast, until, ("vision", 8), ("speech", 1))
-    assert lapse_due(until - timedelta(minutes=1)) == 0
+    assert revert_expired(until - timedelta(minutes=1)) == 0
     assert gpus(cast) == {"speech": 1, "vision": 8}
-    assert [lapse_due(until + timedelta(minutes=1)), lapse_due(until + timedelta(minutes=2))] == [1, 0]
+    assert [revert_expired(until + timedelta(minutes=1)), revert_expired(until + timedelta(minutes=2))] == [
+        1,
+        0,
+    ]
     assert gpus(cast) == {"speech": 2, "vision": 2}
     back = QuotaChange.objects.get(reverts=change.pk)
-    assert (back.actor, Lapse.objects.get().outcome) == ("lapses", "")
+    assert (back.actor, QuotaExpiry.objects.get().outcome) == ("lapses", "")
 
 
 def test_what_somebody_has_set_since_stays(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
     applied(cast, until, ("vision", 8), ("speech", 1))
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    lapse_due(until)
+    revert_expired(until)
     assert gpus(cast) == {"speech": 2, "vision": 5}
-    assert Lapse.objects.get().outcome == "Left as somebody has set it since: vision on local."
+    assert QuotaExpiry.objects.get().outcome == "Not reverted because edited since: vision on local."
 
 
 def test_a_quota_that_was_made_for_a_while_is_removed(cast: Cast) -> None:
     quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.speech))
     until = timezone.now() + timedelta(hours=1)
     applied(cast, until, ("speech", 4))
-    lapse_due(until)
+    revert_expired(until)
     assert gpus(cast) == {"vision": 2}
 
 
@@ -71,8 +74,8 @@ def test_what_was_taken_back_by_hand_is_left_alone(cast: Cast) -> None:
     change = applied(cast, until, ("vision", 8))
     drafts.revert(acting=cast.bob, change=change)
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
-    assert lapse_due(until) == 1
-    assert (gpus(cast)["vision"], Lapse.objects.get().outcome) == (3, "Taken back before its time.")
+    assert revert_expired(until) == 1
+    assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
 def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
@@ -80,8 +83,8 @@ def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
     applied(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()
     cast.speech.delete()
-    assert [lapse_due(until), lapse_due(until)] == [1, 0]
-    assert "speech is gone" in Lapse.objects.get().outcome
+    assert [revert_expired(until), revert_expired(until)] == [1, 0]
+    assert "speech is gone" in QuotaExpiry.objects.get().outcome
 
 
 @pytest.mark.parametrize(

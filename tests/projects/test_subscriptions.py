@@ -13,7 +13,7 @@ from projects.delivering import letters
 from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services.notifications import notify
-from projects.services.notifications.idle import tell_idle as news_of_idle
+from projects.services.notifications.idle import notify_idle as news_of_idle
 from projects.services.notifications.subscriptions import shown_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
 from projects.services.workloads.moves import move
@@ -65,7 +65,7 @@ def test_who_sees_the_project_no_more_is_told_no_more(cast: Cast) -> None:
     waits = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fails(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
-    assert (told(), notify.tell_waiting(timezone.now()), waits.phase) == ([], 0, "pending")
+    assert (told(), notify.notify_pending(timezone.now()), waits.phase) == ([], 0, "pending")
 
 
 def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
@@ -74,12 +74,12 @@ def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))
     make.workload(cast.ads, "others", since=now - timedelta(hours=9))
-    assert [notify.tell_waiting(now), notify.tell_waiting(now)] == [1, 0]
+    assert [notify.notify_pending(now), notify.notify_pending(now)] == [1, 0]
     assert Delivery.objects.get().content["minutes"] == 31
     later = now + timedelta(hours=5)
     Workload.objects.filter(pk=workload.pk).update(since=later)
     Workload.objects.filter(name="young").delete()
-    assert notify.tell_waiting(later + timedelta(minutes=31)) == 1
+    assert notify.notify_pending(later + timedelta(minutes=31)) == 1
 
 
 def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
@@ -104,11 +104,11 @@ def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
 def test_a_failing_pool_is_told_to_the_platform_s_admins_and_not_every_minute(cast: Cast) -> None:
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
     now = timezone.now()
-    assert notify.tell_pools(now) == 0
+    assert notify.notify_pools(now) == 0
     cast.pool.last_error = "provision: quota: 0 vCPUs"
     cast.pool.save()
-    assert [notify.tell_pools(now), notify.tell_pools(now + timedelta(minutes=5))] == [1, 0]
-    assert notify.tell_pools(now + timedelta(hours=7)) == 1
+    assert [notify.notify_pools(now), notify.notify_pools(now + timedelta(minutes=5))] == [1, 0]
+    assert notify.notify_pools(now + timedelta(hours=7)) == 1
     assert letters.text(Delivery.objects.first().content).startswith("The node pool local is failing.")
 
 
@@ -149,10 +149,10 @@ def test_what_cannot_be_told_is_refused_by_name(cast: Cast, wrong: dict, path: s
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        ("http://127.0.0.1:9000/hook", "127.0.0.1 leads to 127.0.0.1, which is this machine itself"),
-        ("http://2130706433/", "2130706433 leads to 127.0.0.1, which is this machine itself"),
-        ("slack:http://10.1.2.3/hook", "10.1.2.3 leads to 10.1.2.3, which is no public address"),
-        ("http://169.254.169.254/", "169.254.169.254 leads to 169.254.169.254, which is never called"),
+        ("http://127.0.0.1:9000/hook", "127.0.0.1 resolves to 127.0.0.1, which is the Berth server itself"),
+        ("http://2130706433/", "2130706433 resolves to 127.0.0.1, which is the Berth server itself"),
+        ("slack:http://10.1.2.3/hook", "10.1.2.3 resolves to 10.1.2.3, which is not a public address"),
+        ("http://169.254.169.254/", "169.254.169.254 resolves to 169.254.169.254, which is never allowed"),
     ],
 )
 def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
@@ -171,7 +171,7 @@ def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
 def test_localhost_is_this_machine_and_other_names_are_looked_up_when_called(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Invalid, match="which is this machine itself"):
+    with pytest.raises(Invalid, match="which is the Berth server itself"):
         subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", news=["failed"])
     look_up = socket.getaddrinfo
 

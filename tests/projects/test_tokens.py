@@ -23,7 +23,7 @@ def test_no_token_outlives_the_one_it_was_made_with(cast: Cast) -> None:
             acting=by_token(cast, until), name="long", scopes=["read"], expires_at=until + timedelta(days=1)
         )
     found = refused.value.problems[0]
-    assert (found.path, found.message) == ("expires_at", "outlives the token used here")
+    assert (found.path, found.message) == ("expires_at", "is after the expiry of the token in use")
     assert f"{until:%Y-%m-%d}" in found.allowed
     shorter, _ = tokens.issue(
         acting=by_token(cast, until), name="short", scopes=["read"], expires_at=until - timedelta(days=1)

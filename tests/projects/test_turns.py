@@ -4,31 +4,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projects.engine.turns import Waiting, next_turns
+from projects.engine.turns import PendingCall, assign_calls
 
 
-def nodes_of(calls: list[Waiting], room: dict[int, int], turn: int = 0) -> list[int | None]:
-    given = next_turns(calls, room, turn).given
+def nodes_of(calls: list[PendingCall], room: dict[int, int], turn: int = 0) -> list[int | None]:
+    given = assign_calls(calls, room, turn).assigned
     return [given.get(call.number) for call in calls]
 
 
 @pytest.mark.shows("SKY-07")
 def test_calls_go_round_the_nodes_in_turn() -> None:
-    assert nodes_of([Waiting(n) for n in range(5)], {0: 9, 1: 9, 2: 9}) == [0, 1, 2, 0, 1]
+    assert nodes_of([PendingCall(n) for n in range(5)], {0: 9, 1: 9, 2: 9}) == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.shows("SKY-07")
 def test_the_turn_goes_on_where_it_stopped_whoever_came_or_went() -> None:
-    first = next_turns([Waiting(1)], {0: 1, 1: 1, 2: 1}, 0)
-    assert nodes_of([Waiting(2), Waiting(3), Waiting(4)], {0: 1, 2: 1, 3: 1}, first.turn) == [2, 3, 0]
+    first = assign_calls([PendingCall(1)], {0: 1, 1: 1, 2: 1}, 0)
+    assert nodes_of([PendingCall(2), PendingCall(3), PendingCall(4)], {0: 1, 2: 1, 3: 1}, first.turn) == [
+        2,
+        3,
+        0,
+    ]
 
 
 def test_a_node_without_room_is_passed_over() -> None:
-    assert nodes_of([Waiting(n) for n in range(4)], {0: 1, 1: 0, 2: 2}) == [0, 2, 2, None]
+    assert nodes_of([PendingCall(n) for n in range(4)], {0: 1, 1: 0, 2: 2}) == [0, 2, 2, None]
 
 
 def test_a_call_for_one_node_waits_for_it_and_takes_nobodys_turn() -> None:
-    calls = [Waiting(1, node=1), Waiting(2), Waiting(3, node=7), Waiting(4)]
+    calls = [PendingCall(1, node=1), PendingCall(2), PendingCall(3, node=7), PendingCall(4)]
     assert nodes_of(calls, {0: 2, 1: 2}) == [1, 0, None, 1]
 
 
@@ -40,11 +44,11 @@ def test_a_call_for_one_node_waits_for_it_and_takes_nobodys_turn() -> None:
 def test_nobody_gets_more_than_there_is_room_for_and_no_room_is_left_while_anything_waits(
     nodes: list[int | None], room: dict[int, int], turn: int
 ) -> None:
-    calls = [Waiting(number, node) for number, node in enumerate(nodes)]
-    turns = next_turns(calls, room, turn)
-    took = {node: list(turns.given.values()).count(node) for node in room}
+    calls = [PendingCall(number, node) for number, node in enumerate(nodes)]
+    turns = assign_calls(calls, room, turn)
+    took = {node: list(turns.assigned.values()).count(node) for node in room}
     assert all(took[node] <= room[node] for node in room)
-    assert all(turns.given[call.number] == call.node for call in calls
-               if call.node is not None and call.number in turns.given)  # fmt: skip
-    if any(call.node is None and call.number not in turns.given for call in calls):
+    assert all(turns.assigned[call.number] == call.node for call in calls
+               if call.node is not None and call.number in turns.assigned)  # fmt: skip
+    if any(call.node is None and call.number not in turns.assigned for call in calls):
         assert all(took[node] == room[node] for node in room)

@@ -67,7 +67,7 @@ def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch
 def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
     workload = desk(stage, idle_timeout=60)
     _, secret = ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
-    ports.use_link(secret, workload.pk, "lab", stage.clock.now())
+    ports.redeem_link(secret, workload.pk, "lab", stage.clock.now())
     for _ in range(8):
         PortLink.objects.update(seen_at=stage.clock.now())
         stage.tick(seconds=10)
@@ -81,5 +81,5 @@ def test_expired_port_links_are_deleted(stage: Stage) -> None:
     workload = desk(stage)
     now = stage.clock.now()
     ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=now)
-    assert ports.forget_links(before=now + timedelta(hours=11)) == 0
-    assert ports.forget_links(before=now + timedelta(hours=13)) == 1
+    assert ports.delete_links(before=now + timedelta(hours=11)) == 0
+    assert ports.delete_links(before=now + timedelta(hours=13)) == 1

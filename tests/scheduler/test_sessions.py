@@ -17,10 +17,10 @@ from projects.services import sessions, workloads
 from projects.services.sessions import calls
 from projects.services.sessions import workers as session_workers
 from projects.services.sessions.calls import Ended, NewCall
-from projects.services.sessions.workers import Done, Hello
+from projects.services.sessions.workers import CallResult, WorkerVersions
 from tests.scheduler.stage import Stage
 
-PYTHON = Hello("3.11.7", "3.1.2")
+PYTHON = WorkerVersions("3.11.7", "3.1.2")
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Play:
 
     def join(self) -> None:
         for pod in self.pods:
-            session_workers.join(pod=pod, hello=PYTHON, now=self.stage.clock.now())
+            session_workers.join(pod=pod, versions=PYTHON, now=self.stage.clock.now())
 
     def add(self, *payloads: bytes, everywhere: bool = False) -> list[uuid.UUID]:
         new = [NewCall(uuid.uuid4(), payload, everywhere) for payload in payloads]
@@ -49,12 +49,16 @@ class Play:
 
     def take(self, node: int, having: tuple[int, ...] = ()) -> dict[bytes, int]:
         pod = next(pod for pod in self.pods if pod.rank == node)
-        orders = session_workers.take(pod=pod, having=having, now=self.stage.clock.now())
+        orders = session_workers.leased_calls(pod=pod, received=having, now=self.stage.clock.now())
         return {order.payload: order.number for order in orders}
 
-    def finish(self, node: int, *numbers: int, outcome: str = "value", result: bytes = b"done") -> None:
+    def accept_results(
+        self, node: int, *numbers: int, outcome: str = "value", result: bytes = b"done"
+    ) -> None:
         pod = next(pod for pod in self.pods if pod.rank == node)
-        session_workers.finish(pod=pod, done=[Done(number, outcome, {}, result) for number in numbers])
+        session_workers.accept_results(
+            pod=pod, results=[CallResult(number, outcome, {}, result) for number in numbers]
+        )
 
     def ended(self) -> list[Ended]:
         results = calls.take_ended(session=self.session, after=self.after, now=self.stage.clock.now())
@@ -64,14 +68,14 @@ class Play:
 
 def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, **values: int) -> Session:
     options = {"slots": 1, "max_attempts": 3, "idle_timeout": 600, **values}
-    wanted = sessions.Wanted(
+    settings = sessions.SessionSettings(
         "http://testserver", "process", **options, python="3.11.4", cloudpickle="3.1.0"
     )  # fmt: skip
     document = {
         "name": "play", "project": "vision", "pools": ["local"], "node": {"replicas": nodes, "gpu": 1},
     }  # fmt: skip
     return sessions.open_session(
-        acting=acting or stage.cast.dave, document=document, wanted=wanted, now=stage.clock.now()
+        acting=acting or stage.cast.dave, document=document, settings=settings, now=stage.clock.now()
     )
 
 
@@ -109,7 +113,7 @@ def test_calls_are_spread_over_ready_nodes(play: Play) -> None:
     play.add(b"a", b"b", b"c")
     first, second = play.take(0), play.take(1)
     assert (list(first), list(second)) == ([b"a"], [b"b"])
-    play.finish(1, second[b"b"])
+    play.accept_results(1, second[b"b"])
     assert list(play.take(1)) == [b"c"]
 
 
@@ -118,7 +122,7 @@ def test_call_of_a_lost_response_is_sent_again_and_counts_once(play: Play) -> No
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
     assert play.take(0, having=(number,)) == {}
-    play.finish(0, number)
+    play.accept_results(0, number)
     assert [one.attempts for one in play.ended()] == [1]
 
 
@@ -126,8 +130,8 @@ def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
     """This holds even while the node's last poll, which lists the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
-    play.finish(0, number, outcome="interrupted")
-    play.finish(1, play.take(1)[b"a"], outcome="interrupted")
+    play.accept_results(0, number, outcome="interrupted")
+    play.accept_results(1, play.take(1)[b"a"], outcome="interrupted")
     assert play.take(0, having=(number,)) == {b"a": number}
 
 
@@ -140,7 +144,7 @@ def test_call_sent_twice_is_stored_once(play: Play) -> None:
 
 def test_results_are_deleted_after_the_client_received_them(play: Play) -> None:
     play.add(b"a")
-    play.finish(0, play.take(0)[b"a"], result=b"42")
+    play.accept_results(0, play.take(0)[b"a"], result=b"42")
     assert [one.result for one in calls.take_ended(session=play.session, after=0)] == [b"42"]
     assert [one.result for one in play.ended()] == [b"42"]
     assert play.ended() == []
@@ -150,8 +154,8 @@ def test_results_are_deleted_after_the_client_received_them(play: Play) -> None:
 def test_first_result_ends_the_call(play: Play) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
-    play.finish(1, number, result=b"first")
-    play.finish(0, number, result=b"second")
+    play.accept_results(1, number, result=b"first")
+    play.accept_results(0, number, result=b"second")
     assert [(one.outcome, one.result) for one in play.ended()] == [("value", b"first")]
 
 
@@ -200,14 +204,14 @@ def test_broadcast_runs_on_every_present_and_later_node(stage: Stage) -> None:
     play = Play(stage, open_session(stage))
     stage.tick(3)
     first, second = play.pods
-    session_workers.join(pod=first, hello=PYTHON, now=stage.clock.now())
+    session_workers.join(pod=first, versions=PYTHON, now=stage.clock.now())
     [key] = play.add(b"setup", everywhere=True)
-    play.finish(0, play.take(0)[b"setup"])
+    play.accept_results(0, play.take(0)[b"setup"])
     assert [(one.broadcast, one.node, one.late) for one in play.ended()] == [(key, 0, False)]
     play.add(b"later")
-    session_workers.join(pod=second, hello=PYTHON, now=stage.clock.now())
+    session_workers.join(pod=second, versions=PYTHON, now=stage.clock.now())
     assert list(play.take(1)) == [b"setup"]
-    play.finish(1, play.take(1)[b"setup"])
+    play.accept_results(1, play.take(1)[b"setup"])
     assert [(one.broadcast, one.node, one.late) for one in play.ended()] == [(key, 1, True)]
 
 
@@ -246,12 +250,12 @@ def test_ending_a_session_completes_it(play: Play) -> None:
 
 def test_unfetched_results_are_deleted_after_the_session(play: Play) -> None:
     play.add(b"a")
-    play.finish(0, play.take(0)[b"a"])
+    play.accept_results(0, play.take(0)[b"a"])
     end = play.stage.clock.now()
-    assert calls.forget_ended(before=end) == 0
+    assert calls.delete_ended(before=end) == 0
     Workload.objects.filter(pk=play.session.pk).update(ended_at=end, phase=Phase.COMPLETED)
-    assert calls.forget_ended(before=end) == 0
-    assert calls.forget_ended(before=end + timedelta(seconds=1)) == 1
+    assert calls.delete_ended(before=end) == 0
+    assert calls.delete_ended(before=end + timedelta(seconds=1)) == 1
 
 
 def test_session_without_a_client_ends(play: Play) -> None:
@@ -267,7 +271,7 @@ def test_session_without_a_client_ends(play: Play) -> None:
 
 
 def test_worker_with_another_python_version_ends_the_session(play: Play) -> None:
-    fault = session_workers.greet(pod=play.pods[1], hello=Hello("3.12.1", "3.1.2"))
+    fault = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
     assert "runs Python 3.12.1, the client 3.11.4" in fault
     play.session.refresh_from_db()
     assert play.session.fault == fault
@@ -275,7 +279,7 @@ def test_worker_with_another_python_version_ends_the_session(play: Play) -> None
 
 
 def test_another_python_patch_release_is_accepted(play: Play) -> None:
-    assert session_workers.greet(pod=play.pods[1], hello=Hello("3.11.9", "3.1.0")) == ""
+    assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
 
 
 def test_ended_pod_is_no_longer_accepted(play: Play) -> None:
@@ -312,9 +316,9 @@ def test_session_has_a_limit_of_stored_bytes(play: Play, settings: object) -> No
 
 def test_dropped_calls_are_not_started(play: Play) -> None:
     keys = play.add(b"a", b"b", b"c")
-    calls.drop(session=play.session, keys=keys[2:])
+    calls.cancel_calls(session=play.session, keys=keys[2:])
     for node, payload in ((0, b"a"), (1, b"b")):
-        play.finish(node, play.take(node)[payload])
+        play.accept_results(node, play.take(node)[payload])
     assert play.take(0) == {}
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
@@ -324,10 +328,10 @@ def test_call_payloads_are_read_only_for_their_recipients(play: Play) -> None:
     keys = play.add(b"c")
     number = play.take(0)[b"a"]
     with CaptureQueriesContext(connection) as queries:
-        play.finish(0, number)
-        calls.drop(session=play.session, keys=keys)
+        play.accept_results(0, number)
+        calls.cancel_calls(session=play.session, keys=keys)
         Workload.objects.filter(pk=play.session.pk).update(ended_at=play.stage.clock.now(), phase="completed")
-        calls.forget_ended(before=play.stage.clock.now() + timedelta(seconds=1))
+        calls.delete_ended(before=play.stage.clock.now() + timedelta(seconds=1))
     read = [each["sql"] for each in queries.captured_queries if each["sql"].startswith("SELECT")]
     assert any('"projects_call"."state"' in sql for sql in read)
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))

@@ -10,13 +10,13 @@ from berth.db.lease import Held, fenced
 from pools.runtimes.base import PodCause
 from projects.elastic.ports import Ports
 from projects.elastic.step import step
-from projects.models import Engine, ScaleRequest, Service, Workload
+from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 from projects.services import workloads
 from projects.services.inference import requests
-from projects.services.inference.rules import Wish
+from projects.services.inference.rules import ScaleParameters
 from projects.serving.base import Identity
-from projects.serving.fake import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.cast import make_cast
+from tests.fakes.serving import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.scheduler.stage import Stage
 
 MOST_PASSES = 80
@@ -79,16 +79,22 @@ class ServiceStage:
         )  # fmt: skip
         return Service.objects.get(workload=row)
 
-    def out(self, service: Service, **wish: Any) -> ScaleRequest:
+    def out(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_out(
-            acting=self.stage.cast.dave, service=service, wish=Wish(**wish), now=self.stage.clock.now()
+            acting=self.stage.cast.dave,
+            service=service,
+            parameters=ScaleParameters(**parameters),
+            now=self.stage.clock.now(),
         )
         assert accepted.request is not None
         return accepted.request
 
-    def into(self, service: Service, **wish: Any) -> ScaleRequest:
+    def into(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_in(
-            acting=self.stage.cast.dave, service=service, wish=Wish(**wish), now=self.stage.clock.now()
+            acting=self.stage.cast.dave,
+            service=service,
+            parameters=ScaleParameters(**parameters),
+            now=self.stage.clock.now(),
         )
         assert accepted.request is not None
         return accepted.request
@@ -153,7 +159,7 @@ class ServiceStage:
     def states(self, service: Service) -> list[str]:
         return list(service.engines.order_by("number").values_list("state", flat=True))
 
-    def live(self, service: Service) -> list[Engine]:
+    def live(self, service: Service) -> list[InferenceEngine]:
         return list(service.engines.filter(ended_at__isnull=True).order_by("number"))
 
     def way(self, request: ScaleRequest) -> list[str]:
@@ -168,13 +174,13 @@ class ServiceStage:
 
     def nothing_is_lost(self) -> None:
         """Every process has an owner, every entry of the router an engine that lives."""
-        live = Engine.objects.filter(ended_at__isnull=True)
+        live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
             assert order is not None
             assert order.env["BERTH_WORKLOAD_ID"] in {str(pk) for pk in owned}
-        known = set(Engine.objects.exclude(router_url="").values_list("router_url", flat=True))
+        known = set(InferenceEngine.objects.exclude(router_url="").values_list("router_url", flat=True))
         assert set(self.router.has) <= known
 
 

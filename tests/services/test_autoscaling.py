@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from projects.models import Autoscaler, MetricsPoint, Scaling, Service
-from projects.serving.fake import Fail
 from tests.api.conftest import Caller
+from tests.fakes.serving import Fail
 from tests.services.stage import ServiceStage
 
 QUICK = {

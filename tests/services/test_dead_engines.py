@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from projects.models import Engine, Event, Service
+from projects.models import Event, InferenceEngine, Service
 from projects.services.inference.rules import ScalingRuns
 from tests.api.conftest import Caller
 from tests.cli.desk_of_commands import Terminal
@@ -77,7 +77,7 @@ def test_external_engine_that_dies_after_it_connected_fails_soon(stage: ServiceS
     else:
         stage.refuse_registrations()
     request = stage.out(service, urls=(ALIVE,))
-    stage.until(lambda: Engine.objects.filter(url=ALIVE, state=state).exists())
+    stage.until(lambda: InferenceEngine.objects.filter(url=ALIVE, state=state).exists())
     stage.engines.vanish(ALIVE)
     stage.until(lambda: stage.fresh(request).is_final, most=SOON)
     assert (stage.fresh(request).status, stage.fresh(request).failure) == ("FAILED", "health")

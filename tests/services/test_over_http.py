@@ -11,13 +11,12 @@ import pytest
 from berth.db.lease import fenced
 from projects.elastic.ports import Ports
 from projects.elastic.wires import Calls
-from projects.models import Engine, ScaleRequest, Service
+from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
 from projects.serving.routers import SGLangRouter
 from tests.services.stage import ServiceStage, make_stage
 from tests.serving.engine.model import Model
-from tests.serving.engine.server import Engine as Answering
-from tests.serving.engine.server import Fault, Server, serving
+from tests.serving.engine.server import Fault, Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
 from tests.serving.routers import WIRE, free_port, sglang_router
 
@@ -44,7 +43,7 @@ class HttpStage(ServiceStage):
             self.begin(int(address.rpartition(":")[2]))
 
     def begin(self, port: int = 0, model: str = "default") -> Server:
-        engine = Answering(Model(model), Weights(FROM_DISK, "1"))
+        engine = SimulatedEngine(Model(model), Weights(FROM_DISK, "1"))
         server = self.stack.enter_context(serving(engine, port))
         self.servers[server.address] = server
         return server
@@ -53,7 +52,7 @@ class HttpStage(ServiceStage):
         router = {"kind": "sglang", "url": self.router_address}
         return self.serve(router=router, weight_sync=True, **service)
 
-    def train(self, engine: Engine, version: str) -> bytes:
+    def train(self, engine: InferenceEngine, version: str) -> bytes:
         """As a trainer does: it writes weights and has the engine load them."""
         weights = f"trained {version} times".encode() * 1000
         place = self.folder / f"weights-{version}"
@@ -62,14 +61,14 @@ class HttpStage(ServiceStage):
         assert WIRE.post(engine.url, "/update_weights_from_disk", asked).fine
         return weights
 
-    def holds(self, engine: Engine) -> tuple[bytes, str | None]:
+    def holds(self, engine: InferenceEngine) -> tuple[bytes, str | None]:
         weights = self.servers[engine.url].engine.weights
         return weights.held, weights.version
 
     def listed(self) -> set[str]:
         return {worker.address for worker in SGLangRouter(WIRE, self.router_address).workers()}
 
-    def asked(self, engine: Engine) -> list[str]:
+    def asked(self, engine: InferenceEngine) -> list[str]:
         return [path for path, _ in self.servers[engine.url].engine.asked]
 
 
@@ -135,9 +134,12 @@ def test_engines_elsewhere_are_let_in_only_if_they_are_what_they_should_be(web: 
     request = finished(web, web.out(service, urls=tuple(urls)))
     assert request.status == "PARTIAL"
     assert web.listed() == {initial.url, good.address}
-    failed = {engine.url: engine.message for engine in Engine.objects.filter(service=service, state="FAILED")}
+    failed = {
+        engine.url: engine.message
+        for engine in InferenceEngine.objects.filter(service=service, state="FAILED")
+    }
     assert set(failed) == set(urls[1:])
-    assert "unlike the initial engines: model" in failed[stranger.address]
+    assert "differs from the initial engines in: model" in failed[stranger.address]
     assert "no possible number of ranks" in failed[liar.address]
     assert "never called" in failed["http://169.254.169.254"]
     assert good.engine.weights.held == web.holds(initial)[0]

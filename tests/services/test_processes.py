@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pools.models import NodePool
-from projects.models import Engine, ScaleRequest, Service
+from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services import workloads
 from projects.services.inference import requests
-from projects.services.inference.rules import Wish
+from projects.services.inference.rules import ScaleParameters
 from tests.cast import Cast, make_cast
 from tests.scheduler.test_processes import ROOT, Schedulers, until
 
@@ -101,16 +101,20 @@ def test_whoever_carries_services_may_be_killed_in_the_middle_of_anything(
         return list(service.engines.order_by("number").values_list("state", flat=True))
 
     until(lambda: states() == ["ACTIVE"], said=states)
-    out = requests.scale_out(acting=cast.dave, service=service, wish=Wish(num_replicas=3)).request
+    out = requests.scale_out(
+        acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=3)
+    ).request
     assert out is not None
     for status in ("CREATING", "HEALTH_CHECKING", "READY"):
         process = died_in(stewards, process, out, status)
     until(lambda: states() == ["ACTIVE"] * 3, 120, said=states)
-    live = Engine.objects.filter(service=service).order_by("number")
+    live = InferenceEngine.objects.filter(service=service).order_by("number")
     urls = sorted(engine.url for engine in live)
     assert stewards.listed(service) == urls
     assert all(answers(url) for url in urls)
-    into = requests.scale_in(acting=cast.dave, service=service, wish=Wish(num_replicas=1)).request
+    into = requests.scale_in(
+        acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=1)
+    ).request
     assert into is not None
     for status in ("DRAINING", "REMOVING"):
         process = died_in(stewards, process, into, status)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from projects.models import Engine, ScaleRequest
+from projects.models import InferenceEngine, ScaleRequest
 from projects.services import workloads
-from projects.serving.fake import Fail
 from tests.api.conftest import Caller
+from tests.fakes.serving import Fail
 from tests.services.stage import ServiceStage
 
 WAY = ["PENDING", "DRAINING", "REMOVING", "COMPLETED"]
@@ -33,7 +33,7 @@ def test_the_newest_go_first_and_everything_of_them_is_gone(stage: ServiceStage)
 @pytest.mark.shows("RLX-09", "RLX-50")
 def test_an_engine_goes_once_it_has_answered_what_it_was_sent(stage: ServiceStage) -> None:
     service = grown(stage, 3)
-    last = Engine.objects.get(service=service, number=2).url
+    last = InferenceEngine.objects.get(service=service, number=2).url
     stage.engines.run(last, 5)
     request = stage.into(service, num_replicas=2)
     stage.tick(8)
@@ -47,7 +47,7 @@ def test_an_engine_goes_once_it_has_answered_what_it_was_sent(stage: ServiceStag
 @pytest.mark.shows("RLX-54")
 def test_what_is_under_way_is_aborted_when_the_drain_timeout_is_over(stage: ServiceStage) -> None:
     service = grown(stage, 3, scale_in_drain_timeout=20)
-    stage.engines.run(Engine.objects.get(service=service, number=2).url, 5)
+    stage.engines.run(InferenceEngine.objects.get(service=service, number=2).url, 5)
     request = stage.into(service, num_replicas=2)
     stage.tick(10, seconds=1)
     assert stage.fresh(request).status == "DRAINING"
@@ -58,7 +58,7 @@ def test_what_is_under_way_is_aborted_when_the_drain_timeout_is_over(stage: Serv
 @pytest.mark.shows("RLX-45")
 def test_force_does_not_wait_for_anything(stage: ServiceStage) -> None:
     service = grown(stage, 3)
-    stage.engines.run(Engine.objects.get(service=service, number=2).url, 5)
+    stage.engines.run(InferenceEngine.objects.get(service=service, number=2).url, 5)
     request = stage.finish(stage.into(service, num_replicas=2, force=True))
     assert (request.status, stage.way(request)) == ("COMPLETED", WAY)
     assert (request.ended_at - request.created_at).total_seconds() < 10  # type: ignore[operator]
@@ -79,7 +79,7 @@ def test_a_dry_run_names_who_would_go_and_changes_nothing(stage: ServiceStage, d
 @pytest.mark.shows("RLX-10", "RLX-44")
 def test_exactly_those_named_go_but_never_an_initial_one(stage: ServiceStage, dave: Caller) -> None:
     service = grown(stage)
-    first, third = (Engine.objects.get(service=service, number=n).url for n in (0, 2))
+    first, third = (InferenceEngine.objects.get(service=service, number=n).url for n in (0, 2))
     refused = dave.post("services/chat/scale_in", {"engine_urls": [first]})
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (400, "engine_urls[0]")
     said = dave.post("services/chat/scale_in", {"engine_urls": [third]}).json()
@@ -114,7 +114,7 @@ def test_a_router_that_is_down_keeps_engines_in_and_the_request_says_so(stage: S
 @pytest.mark.shows("RLX-51", "RLX-52", "RLX-55")
 def test_what_could_not_be_removed_is_named_and_what_was_stays_removed(stage: ServiceStage) -> None:
     service = grown(stage)
-    stuck = Engine.objects.get(service=service, number=3)
+    stuck = InferenceEngine.objects.get(service=service, number=3)
     stage.router.always("mark_unhealthy", Fail(message="not this one"), engine=stuck.url)
     request = stage.finish(stage.into(service, num_replicas=2, timeout_secs=30), seconds=3)
     assert request.status == "COMPLETED"
@@ -128,7 +128,7 @@ def test_what_could_not_be_removed_is_named_and_what_was_stays_removed(stage: Se
 
 def test_an_entry_that_a_dead_router_still_owes_is_taken_out_once_it_is_back(stage: ServiceStage) -> None:
     service = grown(stage, 3)
-    last = Engine.objects.get(service=service, number=2)
+    last = InferenceEngine.objects.get(service=service, number=2)
     stage.router.always("unregister", Fail(message="it is down"))
     request = stage.finish(stage.into(service, num_replicas=2), seconds=4)
     assert request.status == "COMPLETED"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from projects.models import Engine, Phase
+from projects.models import InferenceEngine, Phase
 from tests.services.stage import ServiceStage
 
 FULL_WAY = ["PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
@@ -113,11 +113,11 @@ def test_an_engine_that_loses_its_place_comes_back_at_its_next_and_the_router_fo
 ) -> None:
     service = stage.serve()
     stage.finish(stage.out(service, num_replicas=2))
-    before = Engine.objects.get(service=service, number=1).url
+    before = InferenceEngine.objects.get(service=service, number=1).url
     stage.lose(stage.children()[0])
     stage.until(lambda: stage.states(service) == ["ACTIVE", "CREATING"])
     stage.until(lambda: stage.states(service) == ["ACTIVE", "ACTIVE"], most=200)
-    after = Engine.objects.get(service=service, number=1).url
+    after = InferenceEngine.objects.get(service=service, number=1).url
     assert before != after
     assert stage.routed() == sorted(engine.url for engine in stage.live(service))
     stage.nothing_is_lost()

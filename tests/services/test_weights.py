@@ -2,9 +2,9 @@
 
 import pytest
 
-from projects.models import Engine, Service
-from projects.serving.fake import Fail
+from projects.models import InferenceEngine, Service
 from tests.api.conftest import Caller
+from tests.fakes.serving import Fail
 from tests.services.stage import ServiceStage
 
 
@@ -45,7 +45,7 @@ def test_eventual_goes_on_with_old_weights_at_once(stage: ServiceStage, trouble:
         stage.engines.always("weight_version", Fail(message="I have none"))
     request = stage.finish(stage.out(service, num_replicas=2))
     assert request.status == "ACTIVE"
-    added = Engine.objects.get(service=service, number=1)
+    added = InferenceEngine.objects.get(service=service, number=1)
     assert (added.sync, added.sync_message != "") == ("failed", True)
     assert len(stage.routed()) == 2
 
@@ -95,6 +95,6 @@ def test_an_engine_that_a_dead_process_left_paused_goes_on(stage: ServiceStage) 
     stage.finish(stage.out(service, num_replicas=2))
     added = stage.live(service)[1]
     stage.engines.pause(added.url)
-    Engine.objects.filter(pk=added.pk).update(sync="copying")
+    InferenceEngine.objects.filter(pk=added.pk).update(sync="copying")
     stage.tick(2)
     assert not stage.engines.engines[added.url].paused

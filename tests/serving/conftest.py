@@ -9,7 +9,7 @@ import pytest
 from projects.serving.addresses import THIS_MACHINE, Reach
 from projects.serving.wire import Wire
 from tests.serving.engine.model import Model
-from tests.serving.engine.server import Engine, Server, serving
+from tests.serving.engine.server import Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
 
 HERE = Reach(THIS_MACHINE)
@@ -24,7 +24,7 @@ def start() -> Iterator[Starts]:
         def begin(
             *, name: str = "default", kind: str = "sglang", weights: Weights | None = None, **model: Any
         ) -> Server:
-            engine = Engine(Model(name, **model), weights or Weights(), kind)
+            engine = SimulatedEngine(Model(name, **model), weights or Weights(), kind)
             return stack.enter_context(serving(engine))
 
         yield begin

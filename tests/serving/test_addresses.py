@@ -12,8 +12,8 @@ from projects.serving.addresses import (
     BadAddress,
     Reach,
     destination,
-    is_here,
-    normalised,
+    is_local,
+    normalize,
 )
 
 
@@ -38,8 +38,8 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     ],
 )
 def test_two_ways_of_writing_an_address_are_one_engine(written: str, same: str) -> None:
-    assert normalised(written) == same
-    assert normalised(same) == same
+    assert normalize(written) == same
+    assert normalize(same) == same
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_two_ways_of_writing_an_address_are_one_engine(written: str, same: str) 
 )  # fmt: skip
 def test_what_is_no_address_is_refused_before_anybody_is_called(wrong: str) -> None:
     with pytest.raises(BadAddress):
-        normalised(wrong)
+        normalize(wrong)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_link_local_and_metadata_are_never_called(
     monkeypatch: pytest.MonkeyPatch, address: str, networks: tuple[str, ...]
 ) -> None:
     leads_to(monkeypatch, address)
-    with pytest.raises(Refused, match="engine leads to"):
+    with pytest.raises(Refused, match="engine resolves to"):
         destination("http://engine:30000", "/health", Reach(networks))
 
 
 def test_a_network_that_is_configured_does_not_open_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, "169.254.169.254")
-    with pytest.raises(Refused, match="never called"):
+    with pytest.raises(Refused, match="never allowed"):
         destination("http://engine", "/", Reach(("169.254.0.0/16",)))
 
 
@@ -82,7 +82,7 @@ def test_a_neighbour_in_a_private_network_may_be_an_engine(monkeypatch: pytest.M
     leads_to(monkeypatch, "10.1.2.3")
     to = destination("http://engine:30000/model", "/health", Reach(PRIVATE))
     assert (to.address, to.host, to.port, to.path) == ("10.1.2.3", "engine", 30000, "/model/health")
-    with pytest.raises(Refused, match="no public address"):
+    with pytest.raises(Refused, match="not a public address"):
         destination("http://engine:30000", "/health", Reach())
 
 
@@ -91,7 +91,7 @@ def test_this_machine_is_called_only_where_that_is_configured(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     leads_to(monkeypatch, address)
-    with pytest.raises(Refused, match="this machine itself"):
+    with pytest.raises(Refused, match="the Berth server itself"):
         destination("http://engine:30000", "/", Reach())
     assert destination("http://engine:30000", "/", Reach((*PRIVATE, *THIS_MACHINE))).address == address
 
@@ -99,7 +99,7 @@ def test_this_machine_is_called_only_where_that_is_configured(
 def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, "127.0.0.1")
     here = Reach(THIS_MACHINE, own_ports=frozenset({8000}))
-    with pytest.raises(Refused, match="Berth itself answers"):
+    with pytest.raises(Refused, match="a port of Berth itself"):
         destination("http://engine:8000", "/", here)
     assert destination("http://engine:8001", "/", here).port == 8001
 
@@ -107,7 +107,7 @@ def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_this_machine_is_known_by_any_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.serving.addresses.is_here", lambda address: str(address) == "10.0.0.5")
     leads_to(monkeypatch, "10.0.0.5")
-    with pytest.raises(Refused, match="this machine itself"):
+    with pytest.raises(Refused, match="the Berth server itself"):
         destination("http://engine:30000", "/", Reach(PRIVATE))
     leads_to(monkeypatch, "10.0.0.6")
     assert destination("http://engine:30000", "/", Reach(PRIVATE)).address == "10.0.0.6"
@@ -116,8 +116,8 @@ def test_this_machine_is_known_by_any_of_its_addresses(monkeypatch: pytest.Monke
 def test_an_address_is_this_machines_when_a_socket_can_be_bound_to_it() -> None:
     import ipaddress
 
-    assert is_here(ipaddress.ip_address("127.0.0.1"))
-    assert not is_here(ipaddress.ip_address("192.0.2.1"))
+    assert is_local(ipaddress.ip_address("127.0.0.1"))
+    assert not is_local(ipaddress.ip_address("192.0.2.1"))
 
 
 def test_one_forbidden_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +141,12 @@ def test_the_address_that_was_checked_is_the_one_that_is_called(monkeypatch: pyt
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(socket, "create_connection", connect)
-    from projects.serving.base import ServingError, Trouble
+    from projects.serving.base import ErrorKind, ServingError
     from projects.serving.wire import Wire
 
     with pytest.raises(ServingError) as caught:
         Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
-    assert (caught.value.trouble, called) == (Trouble.UNREACHABLE, [("10.1.2.3", 30000)])
+    assert (caught.value.kind, called) == (ErrorKind.UNREACHABLE, [("10.1.2.3", 30000)])
     with pytest.raises(ServingError) as caught:
         Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
-    assert (caught.value.trouble, len(called)) == (Trouble.FORBIDDEN, 1)
+    assert (caught.value.kind, len(called)) == (ErrorKind.FORBIDDEN, 1)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from projects.engine.replicas.conditions import seen
+from projects.engine.replicas.conditions import with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy, ScaleOutPolicy
-from projects.engine.replicas.decide import Action, Held
+from projects.engine.replicas.decide import Action, HoldReason
 from projects.engine.replicas.readings import Reading, Sample, Window
 from tests.serving.watching import Watch, observed
 
@@ -127,13 +127,13 @@ def test_a_break_starts_the_duration_again() -> None:
 def test_the_rest_must_stay_below_half_used(usage: float, removes: bool) -> None:
     decision = Watch(engines=2).look(usage=usage, queue=0.0, times=13).decide()
     assert decision.action is (Action.IN if removes else Action.NONE)
-    assert removes or decision.held is Held.PROJECTED_USAGE
+    assert removes or decision.held is HoldReason.PROJECTED_USAGE
 
 
 @pytest.mark.shows("RLX-82", "RLX-10")
 def test_initial_engines_are_never_given_back() -> None:
     decision = Watch(engines=4, initial=4).look(**QUIET, times=13).decide()
-    assert (decision.action, decision.held) == (Action.NONE, Held.INITIAL_ENGINES)
+    assert (decision.action, decision.held) == (Action.NONE, HoldReason.INITIAL_ENGINES)
 
 
 @pytest.mark.shows("RLX-86")
@@ -141,9 +141,13 @@ def test_no_more_engines_than_the_maximum_and_no_fewer_than_the_minimum() -> Non
     bounded = AutoscalerConfig(min_engines=3, max_engines=5)
     assert Watch(config=bounded).look(queue=900.0, times=4).decide().delta == 1
     full = Watch(engines=5, config=bounded).look(queue=900.0, times=4).decide()
-    assert (full.action, full.held, full.conditions) == (Action.NONE, Held.MAX_ENGINES, ("queue_backlog",))
+    assert (full.action, full.held, full.conditions) == (
+        Action.NONE,
+        HoldReason.MAX_ENGINES,
+        ("queue_backlog",),
+    )
     least = Watch(engines=3, config=bounded).look(**QUIET, times=13).decide()
-    assert (least.action, least.held) == (Action.NONE, Held.MIN_ENGINES)
+    assert (least.action, least.held) == (Action.NONE, HoldReason.MIN_ENGINES)
 
 
 @pytest.mark.shows("RLX-86")
@@ -160,7 +164,7 @@ def test_the_cooldown_is_that_of_the_last_action_whatever_comes_next(last: Actio
     for conditions in ({"queue": 900.0}, QUIET):
         watch = Watch(engines=8).look(**conditions, times=13)
         held = watch.decide(last=last, scaled_at=watch.now - length + 1)
-        assert (held.action, held.held) == (Action.NONE, Held.COOLDOWN)
+        assert (held.action, held.held) == (Action.NONE, HoldReason.COOLDOWN)
         assert held.conditions
         assert watch.decide(last=last, scaled_at=watch.now - length).action is not Action.NONE
 
@@ -168,13 +172,13 @@ def test_the_cooldown_is_that_of_the_last_action_whatever_comes_next(last: Actio
 @pytest.mark.shows("RLX-85")
 def test_nothing_new_begins_while_a_request_is_under_way() -> None:
     decision = Watch().look(queue=900.0, times=4).decide(pending=True)
-    assert (decision.action, decision.held) == (Action.NONE, Held.PENDING)
+    assert (decision.action, decision.held) == (Action.NONE, HoldReason.PENDING)
 
 
 @pytest.mark.shows("RLX-63", "RLX-94")
 def test_an_autoscaler_that_is_off_only_watches() -> None:
     watch = Watch(config=AutoscalerConfig(enabled=False)).look(queue=900.0, times=4)
-    assert (watch.decide().action, watch.decide().held) == (Action.NONE, Held.DISABLED)
+    assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.DISABLED)
     assert watch.condition("queue_backlog").triggered
 
 
@@ -215,7 +219,7 @@ def test_initial_engines_stay_though_there_are_more_than_the_maximum() -> None:
     watch = Watch(engines=5, initial=4, config=AutoscalerConfig(max_engines=2)).look()
     assert (watch.decide().action, watch.decide().target) == (Action.IN, 4)
     watch = Watch(engines=4, initial=4, config=AutoscalerConfig(max_engines=2)).look()
-    assert (watch.decide().action, watch.decide().held) == (Action.NONE, Held.INITIAL_ENGINES)
+    assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.INITIAL_ENGINES)
 
 
 @pytest.mark.shows("RLX-67", "RLX-79")
@@ -224,6 +228,6 @@ def test_engines_that_only_count_their_tokens_have_the_throughput_that_they_coun
     window, config = Window(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = Reading("engine_0", generated=generated)
-        window = seen(window, Sample(10.0 * step, ("engine_0",), (reading,)), config)
+        window = with_sample(window, Sample(10.0 * step, ("engine_0",), (reading,)), config)
     throughputs = [sample.readings[0].throughput for sample in window.samples]
     assert throughputs == [None, 50.0, 50.0, 50.0]

@@ -3,7 +3,7 @@
 import pytest
 
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Held
+from projects.engine.replicas.decide import Action, HoldReason
 from projects.engine.replicas.measures import interpolated
 from tests.serving.watching import Watch, observed
 
@@ -15,13 +15,13 @@ def test_half_of_the_engines_are_enough_to_scale_out_and_fewer_are_not() -> None
     assert Watch().look(usage=0.95, silent=2, times=4).decide().action is Action.OUT
     watch = Watch().look(usage=0.95, silent=3, times=4)
     assert watch.condition("token_usage_high").holds is None
-    assert (watch.decide().action, watch.decide().held) == (Action.NONE, Held.BLIND)
+    assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
 
 
 @pytest.mark.shows("RLX-64")
 def test_nobody_is_removed_while_one_engine_is_silent() -> None:
     watch = Watch().look(**QUIET, silent=1, times=20)
-    assert (watch.decide().action, watch.decide().held) == (Action.NONE, Held.BLIND)
+    assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
     assert watch.condition("no_queue").holds is None
 
 
@@ -46,7 +46,7 @@ def test_a_backlog_is_measured_against_the_engines_that_report_it() -> None:
 
 
 def test_without_any_sample_nothing_is_known() -> None:
-    assert Watch().decide().held is Held.BLIND
+    assert Watch().decide().held is HoldReason.BLIND
 
 
 @pytest.mark.shows("RLX-101")
@@ -59,7 +59,7 @@ def test_a_silence_too_long_to_know_what_held_in_it_starts_everything_again() ->
 def test_a_sample_that_is_old_by_now_is_no_ground_to_act() -> None:
     watch = Watch().look(usage=0.95, times=4)
     watch.now += 31
-    assert watch.decide().held is Held.BLIND
+    assert watch.decide().held is HoldReason.BLIND
 
 
 def test_a_clock_that_was_set_back_starts_the_durations_again_and_ends_the_cooldown() -> None:
@@ -78,7 +78,7 @@ def test_a_clock_that_leapt_ahead_does_not_make_a_moment_last() -> None:
 @pytest.mark.shows("RLX-86", "RLX-64")
 def test_a_service_above_its_maximum_is_not_cut_blindly() -> None:
     watch = Watch(config=AutoscalerConfig(max_engines=2)).look(silent=1)
-    assert (watch.decide().action, watch.decide().held) == (Action.NONE, Held.BLIND)
+    assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
 
 
 @pytest.mark.shows("RLX-64")
@@ -98,7 +98,7 @@ def test_beyond_the_last_bound_the_percentile_is_that_bound() -> None:
 def test_a_sample_from_the_future_is_no_ground_to_act() -> None:
     watch = Watch().look(usage=0.95, times=4)
     watch.now -= 1
-    assert watch.decide().held is Held.BLIND
+    assert watch.decide().held is HoldReason.BLIND
 
 
 @pytest.mark.shows("RLX-79", "RLX-64")

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projects.engine.replicas.conditions import figures, seen
+from projects.engine.replicas.conditions import figures, with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
 from projects.engine.replicas.decide import Action, Clock, Fleet, cooldown_left, decide
 from projects.engine.replicas.measures import interpolated
@@ -48,7 +48,7 @@ def stories(draw: st.DrawFn) -> tuple[Window, AutoscalerConfig, float]:
     window, now = Window(), 0.0
     for step in draw(st.lists(st.sampled_from([10.0, 10.0, 10.0, 25.0, 40.0, -5.0]), max_size=8)):
         now += step
-        window = seen(window, draw(samples(now)), config)
+        window = with_sample(window, draw(samples(now)), config)
     return window, config, now
 
 
@@ -111,7 +111,7 @@ def test_no_streak_is_older_than_the_samples_that_bear_it(
     window, config, now = story
     for _, since in window.since:
         assert since <= now
-    moved = seen(window, Sample(now + step, NAMES, ()), config)
+    moved = with_sample(window, Sample(now + step, NAMES, ()), config)
     assert moved.since == ()
     assert all(0 <= now + step - sample.at <= config.condition_window_secs for sample in moved.samples)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy, ScaleOutPolicy
-from projects.engine.replicas.document import parsed, written
+from projects.engine.replicas.document import parse, to_document
 
 WHOLE = """
 enabled: true
@@ -39,7 +39,7 @@ scale_in_policy:
 
 @pytest.mark.shows("RLX-63", "RLX-87", "RLX-88", "RLX-89", "RLX-92")
 def test_the_whole_document_is_read() -> None:
-    config, problems = parsed(yaml.safe_load(WHOLE))
+    config, problems = parse(yaml.safe_load(WHOLE))
     assert problems == ()
     assert (config.min_engines, config.max_engines) == (2, 16)
     assert set(config.scale_out_policy.durations.values()) == {30.0}
@@ -48,7 +48,7 @@ def test_the_whole_document_is_read() -> None:
 
 @pytest.mark.shows("RLX-87", "RLX-88", "RLX-89")
 def test_the_defaults_are_those_of_the_source() -> None:
-    config, problems = parsed({})
+    config, problems = parse({})
     assert problems == ()
     assert config == AutoscalerConfig(
         True, 1, 32, 60.0, 300.0, 10.0, 30.0, 60.0, "http://localhost:8000/rollout",
@@ -64,19 +64,19 @@ def test_the_defaults_are_those_of_the_source() -> None:
 
 @pytest.mark.shows("RLX-90")
 def test_a_part_of_a_document_keeps_the_other_defaults() -> None:
-    config, problems = parsed(yaml.safe_load("scale_out_policy: {max_delta: 2, token_usage_threshold: 0.8}"))
+    config, problems = parse(yaml.safe_load("scale_out_policy: {max_delta: 2, token_usage_threshold: 0.8}"))
     assert problems == ()
     assert config == AutoscalerConfig(scale_out_policy=ScaleOutPolicy(token_usage_threshold=0.8, max_delta=2))
 
 
 @pytest.mark.shows("RLX-91")
 def test_the_address_of_the_service_can_be_set() -> None:
-    assert parsed({"rollout_service_url": "http://berth/x"})[0].rollout_service_url == "http://berth/x"
+    assert parse({"rollout_service_url": "http://berth/x"})[0].rollout_service_url == "http://berth/x"
 
 
 @pytest.mark.shows("RLX-92")
 def test_durations_may_be_said_one_by_one() -> None:
-    config, problems = parsed({"scale_in_policy": {"durations": {"no_queue": 45}}})
+    config, problems = parse({"scale_in_policy": {"durations": {"no_queue": 45}}})
     assert problems == ()
     assert dict(config.scale_in_policy.durations) == {
         "token_usage_low": 120, "no_queue": 45, "throughput_stable": 60,
@@ -107,31 +107,36 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("document", "path"), WRONG)
 def test_what_is_wrong_is_named_by_its_field(document: Any, path: str) -> None:
-    _, problems = parsed(document)
+    _, problems = parse(document)
     assert [problem.path for problem in problems] == [path]
 
 
 def test_a_misspelt_field_is_told_what_was_meant() -> None:
-    _, (problem,) = parsed({"max_engine": 4})
+    _, (problem,) = parse({"max_engine": 4})
     assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    _, problems = parsed({"max_engines": 0, "enabled": "yes", "scale_out_policy": {"max_delta": 0}})
+    _, problems = parse({"max_engines": 0, "enabled": "yes", "scale_out_policy": {"max_delta": 0}})
     assert [problem.path for problem in problems] == ["max_engines", "enabled", "scale_out_policy.max_delta"]
 
 
 def test_what_is_written_reads_as_the_same_settings() -> None:
-    config, _ = parsed(yaml.safe_load(WHOLE))
-    assert parsed(yaml.safe_load(yaml.safe_dump(written(config)))) == (config, ())
+    config, _ = parse(yaml.safe_load(WHOLE))
+    assert parse(yaml.safe_load(yaml.safe_dump(to_document(config)))) == (config, ())
 
 
-FIELDS = [*written(AutoscalerConfig()), *written(AutoscalerConfig())["scale_out_policy"], "no_queue", "x"]
+FIELDS = [
+    *to_document(AutoscalerConfig()),
+    *to_document(AutoscalerConfig())["scale_out_policy"],
+    "no_queue",
+    "x",
+]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(FIELDS) | st.integers(), inner, max_size=5)
+    lambda embedded_ipv4: (
+        st.lists(embedded_ipv4, max_size=3)
+        | st.dictionaries(st.sampled_from(FIELDS) | st.integers(), embedded_ipv4, max_size=5)
     ),
     max_leaves=8,
 )
@@ -139,5 +144,5 @@ ANYTHING = st.recursive(
 
 @given(ANYTHING)
 def test_whatever_a_person_writes_is_answered_with_settings_that_may_be_used(document: Any) -> None:
-    config, problems = parsed(document)
-    assert problems or parsed(written(config)) == (config, ())
+    config, problems = parse(document)
+    assert problems or parse(to_document(config)) == (config, ())

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import pytest
 
-from projects.serving.base import EngineAdapter, Identity, ServingError, Trouble
+from projects.serving.base import EngineAdapter, ErrorKind, Identity, ServingError
 from projects.serving.engines import engines
-from projects.serving.fake import FakeEngine, FakeEngines
 from projects.serving.metrics import reading
 from projects.serving.wire import Wire
+from tests.fakes.serving import FakeEngine, FakeEngines
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
@@ -126,24 +126,24 @@ def plain(request: pytest.FixtureRequest, start: Starts) -> Stage:
     return PLAIN[request.param](start)
 
 
-def trouble(call: Callable[[], object]) -> Trouble:
+def trouble(call: Callable[[], object]) -> ErrorKind:
     with pytest.raises(ServingError) as caught:
         call()
-    return caught.value.trouble
+    return caught.value.kind
 
 
 def test_a_well_engine_is_well_and_an_ill_one_refuses(stage: Stage) -> None:
     engine = stage.begin()
     stage.adapter.health(engine)
     stage.fall_ill(engine)
-    assert trouble(lambda: stage.adapter.health(engine)) is Trouble.REFUSED
+    assert trouble(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
 
 
 def test_an_engine_that_ended_is_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
     for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
-        assert trouble(lambda call=call: call(engine)) is Trouble.UNREACHABLE
+        assert trouble(lambda call=call: call(engine)) is ErrorKind.UNREACHABLE
 
 
 def test_an_engine_names_its_model(stage: Stage) -> None:
@@ -168,7 +168,7 @@ def test_what_runs_is_aborted_where_that_can_be_asked_for(stage: Stage) -> None:
     engine = stage.begin()
     answered = stage.work(engine, 3)
     if stage.adapter.kind == "openai":
-        assert trouble(lambda: stage.adapter.abort(engine)) is Trouble.UNSUPPORTED
+        assert trouble(lambda: stage.adapter.abort(engine)) is ErrorKind.UNSUPPORTED
         assert answered() == [True] * 3
         return
     stage.adapter.abort(engine)
@@ -183,7 +183,7 @@ def test_a_kind_that_does_not_sync_says_so(plain: Stage) -> None:
         lambda: adapter.set_weight_version(one, "2"),
         lambda: adapter.pause(one), lambda: adapter.resume(one), lambda: adapter.flush(one),
     ]  # fmt: skip
-    assert {trouble(call) for call in calls} == {Trouble.UNSUPPORTED}
+    assert {trouble(call) for call in calls} == {ErrorKind.UNSUPPORTED}
 
 
 @pytest.mark.shows("RLX-29")
@@ -200,7 +200,7 @@ def test_a_copy_to_an_engine_that_is_gone_fails_and_changes_nothing(syncing: Sta
     seed, added = syncing.begin(weights="7"), syncing.begin()
     syncing.end(added)
     call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=2.0)  # noqa: E731
-    assert trouble(call) is Trouble.UNREACHABLE
+    assert trouble(call) is ErrorKind.UNREACHABLE
     assert syncing.held(seed) == "7"
 
 
@@ -226,7 +226,7 @@ def test_a_paused_engine_keeps_its_requests_and_goes_on_with_them(syncing: Stage
 def test_a_cache_in_use_is_not_flushed(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
-    assert trouble(lambda: syncing.adapter.flush(engine)) is Trouble.REFUSED
+    assert trouble(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
     answered()
     syncing.adapter.flush(engine)
 
@@ -252,14 +252,14 @@ def test_older_servers_are_asked_by_their_older_pages(start: Starts) -> None:
 def test_an_identity_that_cannot_be_true_is_unreadable(start: Starts, said: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/server_info"] = Fault(body=said)
-    assert trouble(lambda: adapter.identity(server.address)) is Trouble.UNREADABLE
+    assert trouble(lambda: adapter.identity(server.address)) is ErrorKind.UNREADABLE
 
 
 @pytest.mark.parametrize("said", ['{"loads": 3}', '{"loads": [4]}', '{"loads": null}'])
 def test_loads_that_are_no_loads_are_unreadable(start: Starts, said: str) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/v1/loads"] = Fault(body=said)
-    assert trouble(lambda: adapter.running_requests(server.address)) is Trouble.UNREADABLE
+    assert trouble(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
 
 
 def test_loads_without_counts_are_unknown(start: Starts) -> None:
@@ -272,7 +272,7 @@ def test_weights_are_not_copied_between_unlike_numbers_of_ranks(start: Starts) -
     adapter, seed = sglang(start)
     added = start(ranks=2)
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=2.0)  # noqa: E731
-    assert trouble(call) is Trouble.REFUSED
+    assert trouble(call) is ErrorKind.REFUSED
     assert not [path for path, _ in seed.engine.asked if path.startswith("/init")]
 
 
@@ -291,6 +291,6 @@ def test_a_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts
     added.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
     began = time.monotonic()
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=10.0)  # noqa: E731
-    assert trouble(call) is Trouble.UNREADABLE
+    assert trouble(call) is ErrorKind.UNREADABLE
     assert time.monotonic() - began < 8
     assert threading.active_count() < 100

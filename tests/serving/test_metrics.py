@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects.engine.replicas.readings import Reading
-from projects.serving.base import ServingError, Trouble
-from projects.serving.fake import Fail, FakeEngine, FakeEngines
+from projects.serving.base import ErrorKind, ServingError
 from projects.serving.metrics import reading
 from projects.serving.scraping import Target, scrape
 from projects.serving.wire import Wire
+from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import Starts
 from tests.serving.engine.server import Fault
 
@@ -124,7 +124,7 @@ def test_buckets_that_cannot_be_true_are_unknown(counts: list[tuple[str, float]]
 def test_a_text_that_was_cut_off_or_is_none_is_unreadable(text: str) -> None:
     with pytest.raises(ServingError) as caught:
         reading("engine_0", text)
-    assert caught.value.trouble is Trouble.UNREADABLE
+    assert caught.value.kind is ErrorKind.UNREADABLE
 
 
 @given(st.text(alphabet=st.sampled_from('sglang:_token_usage{}="le,+Inf.0 1\n#TYPE'), max_size=200))
@@ -132,7 +132,7 @@ def test_whatever_an_engine_says_is_a_reading_or_an_error_of_ours(text: str) -> 
     try:
         seen = reading("engine_0", text)
     except ServingError as error:
-        assert error.trouble is Trouble.UNREADABLE
+        assert error.kind is ErrorKind.UNREADABLE
     else:
         assert seen.token_usage is None or 0 <= seen.token_usage <= 1
 
@@ -152,8 +152,8 @@ def test_who_does_not_answer_is_missing_in_the_sample_and_not_zero() -> None:
     seen = scrape(targets, now=lambda: 1000.0, seconds=2.0)
     assert (seen.sample.at, seen.sample.engines) == (1000.0, ("one", "two", "three"))
     assert [answer.engine for answer in seen.sample.readings] == ["one"]
-    assert {name: error.trouble for name, error in seen.troubles.items()} == {
-        "two": Trouble.UNREADABLE, "three": Trouble.UNREACHABLE,
+    assert {name: error.kind for name, error in seen.errors.items()} == {
+        "two": ErrorKind.UNREADABLE, "three": ErrorKind.UNREACHABLE,
     }  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def test_all_engines_are_asked_at_once_and_the_slow_are_not_waited_for(start: St
     seen = scrape(targets, now=time.time, seconds=3.0)
     assert time.monotonic() - began < 10
     assert len(seen.sample.readings) == 5
-    assert seen.troubles["engine_5"].trouble is Trouble.TIMEOUT
+    assert seen.errors["engine_5"].trouble is ErrorKind.TIMEOUT
 
 
 def test_no_engine_at_all_is_a_sample_of_nobody() -> None:
@@ -191,6 +191,6 @@ def test_an_error_that_is_not_of_the_engine_is_not_hidden() -> None:
 
 def test_told_to_fail_it_fails() -> None:
     adapter, targets = fleet(one=FakeEngine(metrics="sglang:num_queue_reqs 3\n"))
-    adapter.next("metrics", Fail(Trouble.TIMEOUT))
-    assert scrape(targets, now=lambda: 5.0, seconds=1.0).troubles["one"].trouble is Trouble.TIMEOUT
-    assert not scrape(targets, now=lambda: 5.0, seconds=1.0).troubles
+    adapter.next("metrics", Fail(ErrorKind.TIMEOUT))
+    assert scrape(targets, now=lambda: 5.0, seconds=1.0).errors["one"].trouble is ErrorKind.TIMEOUT
+    assert not scrape(targets, now=lambda: 5.0, seconds=1.0).errors

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from projects.serving.base import RouterClient, ServingError, Trouble
-from projects.serving.fake import FakeRouter
+from projects.serving.base import ErrorKind, RouterClient, ServingError
 from projects.serving.routers import SGLangRouter
 from projects.serving.wire import Wire
+from tests.fakes.serving import FakeRouter
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Server
 from tests.serving.routers import free_port, older_router, sglang_router
@@ -182,7 +182,7 @@ def test_an_engine_that_is_never_well_is_not_registered(routed: HttpStage) -> No
     nobody = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServingError) as caught:
         client.register(nobody, model="default")
-    assert caught.value.trouble is Trouble.TIMEOUT
+    assert caught.value.kind is ErrorKind.TIMEOUT
     assert nobody not in listed(client)
 
 
@@ -196,7 +196,7 @@ def test_a_router_that_is_down_is_unreachable() -> None:
     for call in calls:
         with pytest.raises(ServingError) as caught:
             call()
-        assert caught.value.trouble is Trouble.UNREACHABLE
+        assert caught.value.kind is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("said", ['{"workers": 4}', '{"workers": [4]}', "[]", "<html>"])
@@ -207,4 +207,4 @@ def test_a_list_that_is_none_is_unreadable(start: Starts, said: str) -> None:
     server.engine.faults["/workers"] = Fault(status=200, body=said)
     with pytest.raises(ServingError) as caught:
         SGLangRouter(WIRE, server.address).workers()
-    assert caught.value.trouble is Trouble.UNREADABLE
+    assert caught.value.kind is ErrorKind.UNREADABLE

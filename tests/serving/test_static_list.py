@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from projects.serving.addresses import Reach, checked_addresses
-from projects.serving.base import ServingError, Trouble
+from projects.serving.base import ErrorKind, ServingError
 from projects.serving.routers import StaticList
 from tests.serving.static_list import FileStage, listed, resolved
 
@@ -21,7 +21,7 @@ def test_the_file_is_never_half_written(tmp_path: Path) -> None:
     for number in range(3):
         stage.client.register(f"http://10.0.0.{number}:80", model="m")
     text = stage.path.read_text()
-    assert text.startswith("# Berth writes this file.\nupstream chat {\n    server 10.0.0.0:80;")
+    assert text.startswith("# This file is written by Berth.\nupstream chat {\n    server 10.0.0.0:80;")
     assert text.endswith("}\n")
     assert sorted(path.name for path in stage.path.parent.iterdir()) == [".chat.conf.lock", "chat.conf"]
 
@@ -46,7 +46,7 @@ def test_a_change_that_nginx_was_not_told_of_is_told_again(tmp_path: Path) -> No
     failing = StaticList(path, "chat", resolve=resolved, reload=["sh", "-c", "echo no such pid >&2; exit 3"])
     with pytest.raises(ServingError, match="sh answered 3: no such pid") as caught:
         failing.register("http://10.0.0.1:80", model="m")
-    assert caught.value.trouble is Trouble.REFUSED
+    assert caught.value.kind is ErrorKind.REFUSED
     working = StaticList(path, "chat", resolve=resolved, reload=["touch", str(told)])
     working.register("http://10.0.0.1:80", model="m")
     assert told.exists()
@@ -73,7 +73,7 @@ def test_a_path_cannot_be_kept_in_a_list(tmp_path: Path) -> None:
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:
         router.register("http://10.0.0.1:80/v1", model="m")
-    assert caught.value.trouble is Trouble.UNSUPPORTED
+    assert caught.value.kind is ErrorKind.UNSUPPORTED
 
 
 def lines_of(path: Path) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_name_that_leads_to_a_forbidden_address_is_never_written(tmp_path: Pat
     for listed_by in (partial(router.register, model="m"), router.mark_healthy):
         with pytest.raises(ServingError) as caught:
             listed_by(ENGINE)
-        assert caught.value.trouble is Trouble.FORBIDDEN
+        assert caught.value.kind is ErrorKind.FORBIDDEN
     assert not router.path.exists()
 
 
@@ -160,7 +160,7 @@ def test_nothing_but_an_engines_address_gets_into_the_file(tmp_path: Path, engin
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=lambda url: ("8.8.8.8",))
     with pytest.raises(ServingError) as caught:
         router.register(engine, model="m")
-    assert caught.value.trouble is Trouble.FORBIDDEN
+    assert caught.value.kind is ErrorKind.FORBIDDEN
     assert not router.path.exists()
 
 
@@ -169,4 +169,4 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     router = StaticList(tmp_path / "file" / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:
         router.register("http://10.0.0.1:80", model="m")
-    assert caught.value.trouble is Trouble.UNREACHABLE
+    assert caught.value.kind is ErrorKind.UNREACHABLE

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from projects.serving.base import ServingError, Trouble
+from projects.serving.base import ErrorKind, ServingError
 from projects.serving.engines import engines
-from projects.serving.fake import Fail, FakeEngine, FakeEngines
-from projects.serving.weight_sync import take_over
+from projects.serving.weight_sync import copy_weights
 from projects.serving.wire import Wire
+from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
@@ -36,7 +36,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
 
 def carried(seed: Server, added: Server, seconds: float = 5.0) -> str:
     """By a group of its own: where two groups meet follows from their names."""
-    return take_over(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
+    return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
 
 def requests(server: Server, count: int, tokens: int = 30) -> list[Future[Any]]:
@@ -90,7 +90,7 @@ def test_no_answer_is_made_while_weights_change(pair: tuple[Server, Server]) -> 
 def test_a_seed_without_a_version_is_no_seed(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.weights.version = None
-    with pytest.raises(ServingError, match="names no weight version"):
+    with pytest.raises(ServingError, match="reports no weight version"):
         carried(seed, added)
     assert (added.engine.weights.held, added.engine.weights.version) == (b"from disk", "1")
 
@@ -165,21 +165,21 @@ def fakes() -> FakeEngines:
 
 def test_an_engine_whose_answer_was_lost_is_told_again_to_go_on() -> None:
     adapter = fakes()
-    adapter.next("resume", Fail(Trouble.TIMEOUT))
-    assert take_over(adapter, "http://seed", "http://added", group="g", seconds=1.0) == "7"
+    adapter.next("resume", Fail(ErrorKind.TIMEOUT))
+    assert copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0) == "7"
     assert not adapter.engines["http://added"].paused
 
 
 def test_one_that_cannot_be_let_go_on_is_an_error() -> None:
     adapter = fakes()
-    adapter.always("resume", Fail(Trouble.TIMEOUT))
+    adapter.always("resume", Fail(ErrorKind.TIMEOUT))
     with pytest.raises(ServingError):
-        take_over(adapter, "http://seed", "http://added", group="g", seconds=1.0)
+        copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)
 
 
 def test_what_went_wrong_first_is_what_is_told() -> None:
     adapter = fakes()
     adapter.next("copy_weights", Fail(message="the wire broke"))
-    adapter.always("resume", Fail(Trouble.TIMEOUT, "late"))
+    adapter.always("resume", Fail(ErrorKind.TIMEOUT, "late"))
     with pytest.raises(ServingError, match="the wire broke"):
-        take_over(adapter, "http://seed", "http://added", group="g", seconds=1.0)
+        copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)

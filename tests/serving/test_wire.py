@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from projects.serving.base import ServingError, Trouble
+from projects.serving.base import ErrorKind, ServingError
 from projects.serving.wire import Wire
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault
@@ -29,11 +29,11 @@ def test_a_whole_answer_comes_back_whatever_it_says(start: Starts, wire: Wire) -
 def test_nobody_there_is_unreachable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert trouble(wire, f"http://127.0.0.1:{port}").trouble is Trouble.UNREACHABLE
+    assert trouble(wire, f"http://127.0.0.1:{port}").trouble is ErrorKind.UNREACHABLE
 
 
 def test_a_name_that_leads_nowhere_is_unreachable(wire: Wire) -> None:
-    assert trouble(wire, "http://engine.invalid:30000").trouble is Trouble.UNREACHABLE
+    assert trouble(wire, "http://engine.invalid:30000").trouble is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
@@ -41,7 +41,7 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
     server = start()
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
-    assert trouble(QUICK, server.address, "/server_info").trouble is Trouble.TIMEOUT
+    assert trouble(QUICK, server.address, "/server_info").trouble is ErrorKind.TIMEOUT
     assert time.monotonic() - began < 10
 
 
@@ -49,14 +49,14 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
 def test_half_an_answer_is_none(start: Starts, wire: Wire, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
-    assert trouble(wire, server.address, "/server_info").trouble is Trouble.UNREADABLE
+    assert trouble(wire, server.address, "/server_info").trouble is ErrorKind.UNREADABLE
 
 
 def test_an_answer_without_end_is_cut_off(start: Starts) -> None:
     server = start()
     server.engine.faults["/metrics"] = Fault(body="x" * 100_000)
-    error = trouble(Wire(HERE, most_bytes=50_000), server.address, "/metrics")
-    assert (error.trouble, error.message) == (Trouble.UNREADABLE, "the answer exceeds 50000 bytes")
+    error = trouble(Wire(HERE, max_bytes=50_000), server.address, "/metrics")
+    assert (error.kind, error.message) == (ErrorKind.UNREADABLE, "the response exceeds 50000 bytes")
 
 
 def test_what_speaks_another_language_is_unreadable(wire: Wire) -> None:
@@ -71,7 +71,7 @@ def test_what_speaks_another_language_is_unreadable(wire: Wire) -> None:
         thread.start()
         error = trouble(wire, f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
-    assert error.trouble is Trouble.UNREADABLE
+    assert error.kind is ErrorKind.UNREADABLE
 
 
 def test_a_redirect_is_an_answer_and_not_a_way(start: Starts, wire: Wire) -> None:
@@ -91,7 +91,7 @@ def test_what_is_no_json_object_is_unreadable(start: Starts, wire: Wire, body: s
     server.engine.faults["/server_info"] = Fault(body=body)
     with pytest.raises(ServingError) as caught:
         wire.get(server.address, "/server_info").json()
-    assert caught.value.trouble is Trouble.UNREADABLE
+    assert caught.value.kind is ErrorKind.UNREADABLE
 
 
 def test_a_refusal_is_told_on_one_line_without_what_hides_in_it(start: Starts, wire: Wire) -> None:
@@ -99,4 +99,4 @@ def test_a_refusal_is_told_on_one_line_without_what_hides_in_it(start: Starts, w
     server.engine.faults["/health"] = Fault(status=500, body="no\n\x1b[2Jroom")
     with pytest.raises(ServingError) as caught:
         wire.get(server.address, "/health").or_refused()
-    assert (caught.value.trouble, caught.value.message) == (Trouble.REFUSED, "answered 500: no [2Jroom")
+    assert (caught.value.kind, caught.value.message) == (ErrorKind.REFUSED, "answered 500: no [2Jroom")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from projects.engine.replicas.conditions import Condition, conditions, seen
+from projects.engine.replicas.conditions import Condition, conditions, with_sample
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, decide
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
@@ -39,7 +39,7 @@ class Watch:
                 )
                 for name in answering
             )  # fmt: skip
-            self.window = seen(self.window, Sample(self.now, names, readings), self.config)
+            self.window = with_sample(self.window, Sample(self.now, names, readings), self.config)
         return self
 
     def decide(

@@ -13,9 +13,9 @@ from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.models import Pod as PodRow
 from projects.services.workloads import ports
-from projects.visits.door import OPEN, Door
 from projects.visits.origins import Origins
 from projects.visits.passes import Passes
+from projects.visits.proxy import OPEN, PortProxy
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.visits.pod import Pod, served
@@ -53,7 +53,7 @@ class Desk:
 
     def enter(self, acting: Acting | None = None) -> str:
         """The cookie's value, of somebody who came in by themselves."""
-        return ports.use_link(self.link(acting), self.workload.pk, "lab", timezone.now())
+        return ports.redeem_link(self.link(acting), self.workload.pk, "lab", timezone.now())
 
     def visit(self, acting: Acting | None = None) -> str:
         """The cookie of somebody who has just come in."""
@@ -70,7 +70,7 @@ def desk(transactional_db: None) -> Iterator[Desk]:
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()
         hosts = Origins("http", ".localhost", 80)
-        door = Door(_berth, hosts, berths_cookies=("sessionid", "csrftoken"), passes=passes)
+        door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
         with served(door) as outer:
             door.origins = hosts = Origins("http", ".localhost", outer)
             yield Desk(cast, workload, pod, server, hosts, outer, passes)

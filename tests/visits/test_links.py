@@ -13,7 +13,7 @@ from projects.acting import Acting
 from projects.models import Audit, Membership, Phase, PortLink
 from projects.services.people import tokens
 from projects.services.workloads import ports
-from projects.visits.door import OPEN
+from projects.visits.proxy import OPEN
 from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk
 
@@ -57,7 +57,7 @@ def test_of_many_who_come_with_one_link_one_gets_in(quiet_desk: Desk) -> None:
     got = 0
     for _ in range(5):
         try:
-            ports.use_link(secret, quiet_desk.workload.pk, "lab", now)
+            ports.redeem_link(secret, quiet_desk.workload.pk, "lab", now)
             got += 1
         except ports.NoVisit:
             pass
@@ -67,10 +67,10 @@ def test_of_many_who_come_with_one_link_one_gets_in(quiet_desk: Desk) -> None:
 def test_a_link_is_for_its_port_and_its_minute(quiet_desk: Desk) -> None:
     secret, now = quiet_desk.link(), timezone.now()
     with pytest.raises(ports.NoVisit):
-        ports.use_link(secret, quiet_desk.workload.pk, "other", now)
+        ports.redeem_link(secret, quiet_desk.workload.pk, "other", now)
     with pytest.raises(ports.NoVisit):
-        ports.use_link(secret, quiet_desk.workload.pk, "lab", now + timedelta(seconds=61))
-    assert ports.use_link(secret, quiet_desk.workload.pk, "lab", now)
+        ports.redeem_link(secret, quiet_desk.workload.pk, "lab", now + timedelta(seconds=61))
+    assert ports.redeem_link(secret, quiet_desk.workload.pk, "lab", now)
 
 
 def test_neither_the_link_nor_the_cookie_can_be_read_from_the_database(desk: Desk) -> None:
@@ -90,29 +90,29 @@ def test_a_cookie_counts_for_its_own_port_alone(desk: Desk) -> None:
 def test_a_visit_ends_with_the_right_to_it(quiet_desk: Desk) -> None:
     cookie = quiet_desk.enter()
     now = timezone.now()
-    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
     Membership.objects.filter(user=quiet_desk.cast.dave.user).delete()
     with pytest.raises(ports.NoVisit):
-        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+        ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
 def test_visit_ends_with_the_token_that_asked_for_it(quiet_desk: Desk) -> None:
     token, _ = tokens.issue(acting=quiet_desk.cast.dave, name="t", scopes=["write"], expires_at=None)
     acting = replace(quiet_desk.cast.dave, token_id=token.pk)
     cookie, now = quiet_desk.enter(acting), timezone.now()
-    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
     tokens.revoke(acting=quiet_desk.cast.dave, token=token)
     with pytest.raises(ports.NoVisit):
-        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+        ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
 def test_visit_ends_with_the_session_that_asked_for_it(quiet_desk: Desk) -> None:
     key = cookie_of(quiet_desk.cast.dave.user).partition("=")[2]
     cookie, now = quiet_desk.enter(replace(quiet_desk.cast.dave, session_key=key)), timezone.now()
-    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
     Session.objects.filter(session_key=key).delete()
     with pytest.raises(ports.NoVisit):
-        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+        ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
@@ -132,7 +132,7 @@ def test_a_visit_ends_with(quiet_desk: Desk, change: str) -> None:
         browser.force_login(user)
         browser.post("/logout")
     with pytest.raises(ports.NoVisit):
-        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+        ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
 def test_a_visit_by_a_token_does_not_outlive_the_token(quiet_desk: Desk) -> None:
@@ -145,11 +145,11 @@ def test_the_next_run_is_visited_by_the_same_cookie_and_nothing_answers_between(
     cookie, now = quiet_desk.enter(), timezone.now()
     quiet_desk.workload.run = 2
     quiet_desk.workload.save()
-    with pytest.raises(ports.NotThere):
-        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    with pytest.raises(ports.PortClosed):
+        ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
     quiet_desk.pod.run = 2
     quiet_desk.pod.save()
-    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
 def test_links_that_nobody_uses_do_not_pile_up(quiet_desk: Desk) -> None:
@@ -159,4 +159,4 @@ def test_links_that_nobody_uses_do_not_pile_up(quiet_desk: Desk) -> None:
         quiet_desk.link()
     assert quiet_desk.link(at=timezone.now() + timedelta(seconds=61))
     assert PortLink.objects.count() == 1
-    assert ports.forget_links(before=timezone.now() + timedelta(days=1)) == 1
+    assert ports.delete_links(before=timezone.now() + timedelta(days=1)) == 1

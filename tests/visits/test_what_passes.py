@@ -14,10 +14,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from pools.joining.secrets import for_port
 from projects.models import Membership, PodState
-from projects.services.workloads.ports import Place
-from projects.visits import door
-from projects.visits.door import OPEN, may_be_called
-from projects.visits.passes import AT_ONCE
+from projects.services.workloads.ports import PortAddress
+from projects.visits import proxy
+from projects.visits.passes import MAX_CONCURRENT
+from projects.visits.proxy import OPEN, is_allowed
 from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk
 from tests.visits.pod import Pod, served
@@ -151,7 +151,7 @@ def test_where_nothing_listens_the_page_says_so(desk: Desk) -> None:
     desk.pod.save()
     answer = desk.ask("/", cookie=cookie)
     assert answer.status_code == 502
-    assert "Nothing answers here now" in answer.text
+    assert "The port is not responding" in answer.text
 
 
 def test_sockets_go_both_ways_and_keep_their_words_and_codes(desk: Desk) -> None:
@@ -214,7 +214,7 @@ def test_visit_is_cut_off_in_the_middle(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Desk, str], None]
 ) -> None:
     """Soon: not only when the row is looked at anyway."""
-    monkeypatch.setattr(door, "LOOK_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(proxy, "LOOK_AGAIN_SECONDS", 3600.0)
     session = cookie_of(desk.cast.dave.user).partition("=")[2]
     cookie = desk.visit(replace(desk.cast.dave, session_key=session))
     headers = {"Host": desk.host, "Cookie": cookie}
@@ -241,18 +241,18 @@ def test_a_pod_that_stops_is_visited_no_longer(desk: Desk) -> None:
 def test_one_port_cannot_take_all_that_there_is(desk: Desk) -> None:
     cookie = desk.visit()
     port = (desk.workload.pk, "lab")
-    assert all(desk.passes.enter(port) for _ in range(AT_ONCE))
+    assert all(desk.passes.enter(port) for _ in range(MAX_CONCURRENT))
     assert desk.ask("/", cookie=cookie).status_code == 503
     desk.passes.leave(port)
     assert desk.ask("/", cookie=cookie).status_code == 200
 
 
 def test_neither_berth_itself_nor_the_clouds_metadata_is_ever_called() -> None:
-    assert not may_be_called(Place("127.0.0.1", 8000, ""), {8000})
-    assert not may_be_called(Place("169.254.169.254", 80, ""), ())
-    assert not may_be_called(Place("::ffff:169.254.169.254", 80, ""), ())
-    assert may_be_called(Place("127.0.0.1", 8001, ""), {8000})
-    assert may_be_called(Place("10.1.2.3", 8000, ""), {8000})
+    assert not is_allowed(PortAddress("127.0.0.1", 8000, ""), {8000})
+    assert not is_allowed(PortAddress("169.254.169.254", 80, ""), ())
+    assert not is_allowed(PortAddress("::ffff:169.254.169.254", 80, ""), ())
+    assert is_allowed(PortAddress("127.0.0.1", 8001, ""), {8000})
+    assert is_allowed(PortAddress("10.1.2.3", 8000, ""), {8000})
 
 
 def test_other_hosts_are_berths(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.models import NodePool
-from projects.models import Department, Lapse, Project, Quota, QuotaChange
+from projects.models import Department, Project, Quota, QuotaChange, QuotaExpiry
 from projects.services import quotas
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
@@ -181,11 +181,11 @@ def test_batch_may_expire_at_a_time_in_the_readers_zone(cast: Cast, spot: NodePo
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(ANSWER, {**sent(cells), "do": "apply", "until": "2020-01-01T09:00"})
     assert past.status_code == 422
-    assert "is not a time to come" in past.json()["faults"][0]["until"]
+    assert "is not a future time" in past.json()["faults"][0]["until"]
     tomorrow = (timezone.now() + timedelta(days=1)).replace(second=0, microsecond=0)
     typed = tomorrow.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
     assert "applied" in bob.post(ANSWER, {**sent(cells), "do": "apply", "until": typed}).json()
-    expiry = Lapse.objects.get()
+    expiry = QuotaExpiry.objects.get()
     assert (expiry.change.written[0]["name"], expiry.due_at) == ("vision", tomorrow)
     assert "expires" in bob.get("/quotas/changes").content.decode()
 
@@ -197,13 +197,13 @@ def test_batch_may_expire_at_a_time_in_the_readers_zone(cast: Cast, spot: NodePo
         ("gpu", "-1", "0 to"),
         ("gpu", "", "0 to 1000000000"),
         ("gpu", "none", "0 to 1000000000"),
-        ("gpu", "0.0001", "finer than can be counted"),
+        ("gpu", "0.0001", "has too many decimals"),
         ("limit_gpu", "1", "at most 1"),
         ("weight", "", "0 to 1000000"),
         ("rank", "5000", "-1000 to 1000"),
         ("rank", "1.5", "Is not a rank"),
         ("over_quota", "maybe", "true, false"),
-        ("memory_mib", "1.5", "finer than can be counted"),
+        ("memory_mib", "1.5", "has too many decimals"),
     ],
 )
 def test_every_fault_names_its_cell_and_what_is_allowed(

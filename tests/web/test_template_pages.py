@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from projects.models import Audit, Template, Workload
-from projects.services.workloads.templates import save_template
+from projects.services.workloads.templates import set_template
 from scheduler.web.submit.form.draft import PREFIX
 from tests import factories as make
 from tests.cast import Cast
@@ -18,7 +18,7 @@ PAGE = "/templates/vision/nightly/edit"
 
 @pytest.fixture
 def nightly(cast: Cast) -> Template:
-    return save_template(
+    return set_template(
         acting=cast.dave, project=cast.vision, name="nightly", text=TEXT, about="<b>every night</b>"
     )
 
@@ -68,7 +68,7 @@ def test_a_template_is_changed_in_form_and_text(nightly: Template, dave: Client)
     assert answer.headers["HX-Redirect"] == "/templates"
     nightly.refresh_from_db()
     assert (nightly.text, nightly.about) == (TEXT.replace("gpu: 1", "gpu: 0.5"), "weekly")
-    row = Audit.objects.filter(action="save_template").latest("pk")
+    row = Audit.objects.filter(action="set_template").latest("pk")
     assert (row.actor, row.object_name) == ("dave", "vision/nightly")
     assert set(row.after or {}) == {"about", "document"}
 

@@ -39,7 +39,7 @@ class Job:
     workspace: Path
 
 
-class Wish:
+class ScaleParameters:
     """Whether we were asked to end. Noted here, heeded between two steps."""
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class Wish:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    job, wish = _job(arguments), Wish()
+    job, parameters = _job(arguments), ScaleParameters()
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     master = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
     if rank == 0:
-        return lead(job, Leader.open(master, size), wish)
-    return follow(job, Member.join(master, rank), wish)
+        return lead(job, Leader.open(master, size), parameters)
+    return follow(job, Member.join(master, rank), parameters)
 
 
-def lead(job: Job, crew: Leader, wish: Wish) -> int:
+def lead(job: Job, crew: Leader, parameters: ScaleParameters) -> int:
     state = checkpoint.load(job.workspace) or first_state(job.hidden, job.seed)
     crew.gather()
     _tell(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
     began, first = time.monotonic(), state.step
-    while state.step < job.steps and not wish.to_end:
+    while state.step < job.steps and not parameters.to_end:
         crew.next_step(state)
         assert crew.ring is not None
         try:
@@ -87,10 +87,10 @@ def lead(job: Job, crew: Leader, wish: Wish) -> int:
     return 0
 
 
-def follow(job: Job, crew: Member, wish: Wish) -> int:
+def follow(job: Job, crew: Member, parameters: ScaleParameters) -> int:
     state = first_state(job.hidden, job.seed)
     try:
-        while not wish.to_end:
+        while not parameters.to_end:
             following = crew.next_step(state)
             if following is None:
                 _tell(job, "done", state, weights=_digest(state))
@@ -102,7 +102,7 @@ def follow(job: Job, crew: Member, wish: Wish) -> int:
             except ConnectionError:
                 crew.lost_ring()
     except LeaderGone:
-        return STOPPED if wish.to_end else LEADER_GONE
+        return STOPPED if parameters.to_end else LEADER_GONE
     finally:
         crew.leave()
     return STOPPED

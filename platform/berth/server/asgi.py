@@ -19,8 +19,8 @@ from berth.server.front.bodies import BoundedBodies
 from berth.server.tracing.spans import this_process_is
 from berth.server.web.live.named import named
 from projects.api.authentication import may_send_large
-from projects.visits.door import Door
 from projects.visits.links import hosts_for_ports
+from projects.visits.proxy import PortProxy
 from scheduler.api.live import LiveConsumer
 from scheduler.api.logs.live import LogConsumer
 
@@ -42,10 +42,10 @@ hosts = hosts_for_ports()
 application = (
     berth
     if hosts is None
-    else Door(
+    else PortProxy(
         berth,
         hosts,
-        berths_cookies=(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME),
+        reserved_cookies=(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME),
         own_ports=frozenset(settings.BERTH_OWN_PORTS),
     )
 )

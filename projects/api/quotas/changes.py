@@ -17,7 +17,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.acting import Acting
 from projects.api.quotas.schemas import DraftBody, OwnerKind
-from projects.models import Lapse, QuotaChange
+from projects.models import QuotaChange, QuotaExpiry
 from projects.services.quotas import drafts
 from projects.services.quotas.documents import read_draft
 
@@ -94,12 +94,12 @@ def presented(acting: Acting, rows: Sequence[QuotaChange]) -> list[Any]:
     reverted_by = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in rows]).values_list("reverts", "pk")
     )
-    lapses = {row.change_id: row for row in Lapse.objects.filter(change__in=[row.pk for row in rows])}
+    lapses = {row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in rows])}
     return [_answer(row, seen, reverted_by.get(row.pk), lapses.get(row.pk)) for row in rows]
 
 
 def _answer(
-    row: QuotaChange, seen: selectors.Scope, reverted_by: int | None, lapse: Lapse | None
+    row: QuotaChange, seen: selectors.Scope, reverted_by: int | None, lapse: QuotaExpiry | None
 ) -> QuotaChangeAnswer:
     shown = [entry for entry in row.written if seen.holds(entry.get("project_id"), entry["department_id"])]
     return QuotaChangeAnswer(

@@ -10,7 +10,7 @@ from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, Answer, amounts
 from projects.models import Department, Quota
 from projects.services.quotas import values_of
-from projects.services.quotas.documents import MOST_CHANGES, MOST_NOTE
+from projects.services.quotas.documents import MAX_CHANGES, MAX_COMMENT
 
 Count = Annotated[float, Field(ge=0, le=1e9)] | None
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -53,8 +53,8 @@ class DraftChange(Body):
 class DraftBody(Body):
     """Quotas that are to change together; each is named once."""
 
-    changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MOST_CHANGES)]
-    comment: Annotated[str, Field(max_length=MOST_NOTE)] = ""
+    changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MAX_CHANGES)]
+    comment: Annotated[str, Field(max_length=MAX_COMMENT)] = ""
     expires_at: Annotated[Moment | None, Field(description="Then what it set goes back by itself.")] = None
 
 

@@ -19,7 +19,7 @@ from projects.service_selectors import find_request, requests_of
 from projects.services.inference import requests
 from projects.services.inference.addresses import addresses, new_addresses
 from projects.services.inference.requests import Accepted
-from projects.services.inference.rules import BadScaling, Wish
+from projects.services.inference.rules import BadScaling, ScaleParameters
 
 NEWEST_FIRST = Order("newest", ("created_at", "id"), down=True)
 
@@ -52,8 +52,10 @@ class ScaleOuts(Requests):
         no_query(request)
         body = parse_body(request, shapes.ScaleOutBody)
         _check_mode(body)
-        wish = _wish(body, new_addresses(body.engine_urls))
-        return _accepted(requests.scale_out(acting=self.acting, service=self.service(service), wish=wish))
+        parameters = _parameters(body, new_addresses(body.engine_urls))
+        return _accepted(
+            requests.scale_out(acting=self.acting, service=self.service(service), parameters=parameters)
+        )
 
 
 class OneScaleOut(Requests):
@@ -107,9 +109,9 @@ class ScaleIns(Requests):
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
         body = parse_body(request, shapes.ScaleInBody)
-        wish = _wish(body, addresses(body.engine_urls), force=body.force)
+        parameters = _parameters(body, addresses(body.engine_urls), force=body.force)
         accepted = requests.scale_in(
-            acting=self.acting, service=self.service(service), wish=wish, dry_run=body.dry_run
+            acting=self.acting, service=self.service(service), parameters=parameters, dry_run=body.dry_run
         )
         return _accepted(accepted)
 
@@ -128,8 +130,8 @@ def _filtered(rows: QuerySet[ScaleRequest], query: shapes.ScaleRequestsQuery) ->
     return rows if query.model_name is None else rows.filter(model_name=query.model_name)
 
 
-def _wish(body: shapes.ScaleBody, urls: tuple[str, ...], *, force: bool = False) -> Wish:
-    return Wish(
+def _parameters(body: shapes.ScaleBody, urls: tuple[str, ...], *, force: bool = False) -> ScaleParameters:
+    return ScaleParameters(
         num_replicas=body.num_replicas, urls=urls, model_name=body.model_name,
         timeout_secs=body.timeout_secs, force=force,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from berth.server.api.requests import Body, ListQuery, Word
 from berth.server.api.responses import Answer
-from projects.models import Engine, ScaleRequest, ScaleStep
+from projects.models import InferenceEngine, ScaleRequest, ScaleStep
 
 StatusWord = Literal[
     "PENDING", "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ROLLING_BACK",
@@ -146,7 +146,7 @@ def _step(step: ScaleStep) -> ScaleStepAnswer:
     return ScaleStepAnswer(status=status, at=seconds(step.at), message=step.message)
 
 
-def _waiting(engines: Iterable[Engine]) -> list[WaitingEngineAnswer]:
+def _waiting(engines: Iterable[InferenceEngine]) -> list[WaitingEngineAnswer]:
     waiting = [e for e in engines if e.state == "CREATING" and e.workload is not None]
     return [
         WaitingEngineAnswer(

@@ -18,7 +18,7 @@ from berth.server.api.views import ApiView
 from projects.api.services.scaling_schemas import StatusWord
 from projects.api.workloads.schemas import PhaseWord
 from projects.engine.scaling import FINAL
-from projects.models import Engine, Pod, ScaleRequest, Service
+from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.service_selectors import find_service, services
 from projects.services.inference import weight_updates
 from projects.services.inference.rules import BadScaling, settings_of
@@ -174,7 +174,7 @@ def engines_of(service: Service) -> list[EngineAnswer]:
     return [_engine(row, places) for row in rows]
 
 
-def _engine(row: Engine, places: Mapping[UUID, Pod]) -> EngineAnswer:
+def _engine(row: InferenceEngine, places: Mapping[UUID, Pod]) -> EngineAnswer:
     pod = places.get(row.pod_id) if row.pod_id else None
     return EngineAnswer(
         engine_id=row.name, url=row.url, status=row.state, is_healthy=row.is_healthy, origin=row.origin,  # type: ignore[arg-type]

@@ -24,10 +24,10 @@ from projects import selectors
 from projects.models import Session
 from projects.services import sessions
 from projects.services.sessions import calls
-from projects.services.sessions.leases import BELL
+from projects.services.sessions.leases import CHANNEL
 
 AT_ONCE = 1000
-RINGER = Bell(BELL)
+RINGER = Bell(CHANNEL)
 
 
 class CallWords(Body):
@@ -62,7 +62,7 @@ class ResultsQuery(Query):
 
 class CallsView(ApiView):
     def session(self, workload_id: UUID) -> Session:
-        return sessions.session_of(self.acting, selectors.find_workload(self.acting, workload_id))
+        return sessions.get_session(self.acting, selectors.find_workload(self.acting, workload_id))
 
 
 class Calls(CallsView):
@@ -83,7 +83,7 @@ class DropCalls(CallsView):
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
-        calls.drop(session=self.session(workload_id), keys=parse_body(request, Dropped).keys)
+        calls.cancel_calls(session=self.session(workload_id), keys=parse_body(request, Dropped).keys)
         return no_content()
 
 

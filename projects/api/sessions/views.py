@@ -108,7 +108,7 @@ class Sessions(ApiView):
         body = parse_body(request, SessionBody)
         address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
         session = sessions.open_session(
-            acting=self.acting, document=_document(body), wanted=_wanted(body, address)
+            acting=self.acting, document=_document(body), settings=_settings(body, address)
         )
         return created(answer(session), f"/api/v1/sessions/{session.pk}")
 
@@ -118,7 +118,7 @@ class OneSession(ApiView):
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workload = selectors.find_workload(self.acting, workload_id)
-        return Response(answer(sessions.session_of(self.acting, workload, Action.VIEW)))
+        return Response(answer(sessions.get_session(self.acting, workload, Action.VIEW)))
 
 
 class EndSession(ApiView):
@@ -127,7 +127,7 @@ class EndSession(ApiView):
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         parse_body(request, NoBody)
-        session = sessions.session_of(self.acting, selectors.find_workload(self.acting, workload_id))
+        session = sessions.get_session(self.acting, selectors.find_workload(self.acting, workload_id))
         session.workload = sessions.end_session(acting=self.acting, session=session)
         return Response(answer(session))
 
@@ -166,7 +166,9 @@ def _document(body: SessionBody) -> dict[str, Any]:
     }
 
 
-def _wanted(body: SessionBody, address: str) -> sessions.Wanted:
+def _settings(body: SessionBody, address: str) -> sessions.SessionSettings:
     same = ("executor", "slots", "max_attempts", "idle_timeout", "python", "cloudpickle")
     setup = base64.b64decode(body.setup)
-    return sessions.Wanted(address=address, setup=setup, **{name: getattr(body, name) for name in same})
+    return sessions.SessionSettings(
+        address=address, setup=setup, **{name: getattr(body, name) for name in same}
+    )

@@ -85,10 +85,10 @@ class Hello(WorkerView):
     def post(self, request: Request) -> Response:
         no_query(request)
         pod, body = self.pod(request), parse_body(request, HelloBody)
-        hello = workers.Hello(body.python, body.cloudpickle)
-        error = workers.greet(pod=pod, hello=hello)
+        versions = workers.WorkerVersions(body.python, body.cloudpickle)
+        error = workers.check_versions(pod=pod, versions=versions)
         if body.ready and not error:
-            workers.join(pod=pod, hello=hello)
+            workers.join(pod=pod, versions=versions)
         session = pod.workload.session
         return Response(
             WelcomeAnswer(
@@ -105,11 +105,11 @@ class Orders(WorkerView):
         pod, query = self.pod(request), parse_query(request, OrdersQuery)
 
         def look(last: bool) -> bytes | None:
-            if not last and not workers.has_news(pod, query.having):
+            if not last and not workers.has_changes(pod, query.having):
                 return None
             return _orders(pod, query.having)
 
-        workers.seen(pod=pod)
+        workers.record_alive(pod=pod)
         return long_poll(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
 
 
@@ -126,7 +126,7 @@ class DoneCalls(WorkerView):
     def post(self, request: Request) -> HttpResponse:
         """Respond with the next calls, which saves one request per call."""
         pod, query = self.pod(request), parse_query(request, HavingQuery)
-        workers.finish(pod=pod, done=_done(request.data))
+        workers.accept_results(pod=pod, results=_done(request.data))
         return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
 
 
@@ -136,7 +136,7 @@ class LeaveSession(WorkerView):
     def post(self, request: Request) -> Response:
         no_query(request)
         pod = self.pod(request)
-        workers.leave(pod=pod, fault=parse_body(request, LeaveBody).error)
+        workers.leave(pod=pod, error=parse_body(request, LeaveBody).error)
         return no_content()
 
 
@@ -146,13 +146,13 @@ def program(request: HttpRequest) -> HttpResponse:
 
 
 def _orders(pod: Pod, having: Sequence[int]) -> bytes:
-    stay = workers.stay_of(pod)
-    orders = () if stay.leave else workers.take(pod=pod, having=having)
+    stay = workers.instructions_for(pod)
+    orders = () if stay.leave else workers.leased_calls(pod=pod, received=having)
     first: Frame = ({"leave": stay.leave, "at_once": stay.at_once}, b"")
     return packed([first, *(_frame(order) for order in orders)])
 
 
-def _done(frames: Sequence[Frame] | Any) -> list[workers.Done]:
+def _done(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
         raise Invalid([Problem("", "wrong number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
@@ -160,7 +160,7 @@ def _done(frames: Sequence[Frame] | Any) -> list[workers.Done]:
         said = validated(DoneWords, words)
         if sum(len(text) for text in said.told.values()) > TOLD_MAX or len(result) > calls.limit():
             raise Invalid([Problem("", "is too large", "", f"{TOLD_MAX} characters, {calls.limit()} bytes")])
-        found.append(workers.Done(said.number, said.outcome, _plain(said.told), result))
+        found.append(workers.CallResult(said.number, said.outcome, _plain(said.told), result))
     return found
 
 
@@ -169,5 +169,5 @@ def _plain(told: Mapping[str, str]) -> dict[str, str]:
     return {key.replace("\0", ""): text.replace("\0", "�") for key, text in told.items()}
 
 
-def _frame(order: workers.Order) -> Frame:
+def _frame(order: workers.LeasedCall) -> Frame:
     return {"number": order.number, "attempt": order.attempt}, order.payload

@@ -14,8 +14,8 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`holds` is None when too few engines report to know. `since`, `held`: without a break, up to the latest
-    sample. `triggered`: it holds, and has for its `duration`."""
+    """`holds` is None if too few engines report. `since` and `held` cover the streak up to the latest sample;
+    `triggered` is True once it has held for its `duration`."""
 
     name: str
     scales_out: bool
@@ -32,7 +32,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A service in numbers, as far as they are known."""
+    """The measured figures of a service; values are None if unknown."""
 
     token_usage: Measure
     queued: Measure
@@ -68,17 +68,17 @@ def figures(window: Window, config: AutoscalerConfig) -> Figures | None:
     )
 
 
-def seen(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
-    """The window with one more sample: what is too old leaves it, streaks go on, begin or break.
+def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
+    """Return the window with one more sample: old samples are dropped and streaks are updated.
 
-    A clock that was set back, or so long a silence that nobody knows what held in it, begins everything anew.
+    The window starts again if the clock was set back or no sample arrived for too long.
     """
     latest = window.latest
     if latest is not None and not 0 <= sample.at - latest.at <= config.patience:
         window = Window()
     sample = measures.with_throughput(sample, window.latest)
-    kept = _within((*window.samples, sample), sample.at, config)
-    moved = replace(window, samples=kept)
+    recent = _within((*window.samples, sample), sample.at, config)
+    moved = replace(window, samples=recent)
     since = [
         (condition.name, _began(window, condition.name, sample.at))
         for condition in _judged(moved, config)
@@ -88,7 +88,7 @@ def seen(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
 
 
 def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
-    """As they stand after the latest sample; if that is too old or in the future, nothing is known."""
+    """Return the conditions after the latest sample; all are unknown if it is too old or in the future."""
     latest = window.latest
     fresh = latest is not None and 0 <= now - latest.at <= config.patience
     judged = _judged(window if fresh else Window(), config)
@@ -124,7 +124,7 @@ def _above(name: str, measure: Measure, threshold: float, config: AutoscalerConf
 
 
 def _below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    """Nobody is removed on what only some of the engines say."""
+    """Return a scale-in condition; it holds only if all engines report."""
     holds: bool | None = None
     if measure.by_all and measure.value is not None:
         holds = measure.value <= threshold if name == named.NO_QUEUE else measure.value < threshold

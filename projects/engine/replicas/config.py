@@ -18,12 +18,12 @@ OUT_DURATIONS = MappingProxyType(
     {TOKEN_USAGE_HIGH: 30.0, QUEUE_BACKLOG: 20.0, QUEUE_LATENCY_HIGH: 15.0, TTFT_HIGH: 15.0}
 )
 IN_DURATIONS = MappingProxyType({TOKEN_USAGE_LOW: 120.0, NO_QUEUE: 120.0, THROUGHPUT_STABLE: 60.0})
-BLIND_AFTER_SAMPLES = 3  # so many in a row may be missing before what held counts as broken
+BLIND_AFTER_SAMPLES = 3  # missing samples in a row before streaks are reset
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Any condition is enough. `durations`: how long each must hold, without a break."""
+    """Any condition triggers; `durations` are the seconds that each must hold without a break."""
 
     token_usage_threshold: float = 0.85
     queue_depth_per_engine: int = 10
@@ -35,7 +35,7 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """All conditions together. Throughput varies by its variance over the square of its mean."""
+    """All conditions together trigger; throughput variance is relative to the square of its mean."""
 
     token_usage_threshold: float = 0.3
     queue_depth_threshold: int = 0
@@ -61,5 +61,5 @@ class AutoscalerConfig:
 
     @property
     def patience(self) -> float:
-        """After so long without a sample nothing is known to have held on."""
+        """Return the seconds without a sample after which streaks are reset."""
         return BLIND_AFTER_SAMPLES * self.metrics_interval_secs

@@ -8,7 +8,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
 
 CRITICAL_USAGE = 0.9
-BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # from here on, one engine more for each step
+BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above this, one more engine per step
 QUEUE_PER_ENGINE, QUEUE_STEP = 5, 20
 
 
@@ -18,8 +18,8 @@ class Action(StrEnum):
     IN = "scale_in"
 
 
-class Held(StrEnum):
-    """Why nothing is done, though conditions may be met."""
+class HoldReason(StrEnum):
+    """Why the autoscaler does nothing although conditions may be met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -33,7 +33,7 @@ class Held(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`engines` serve now; `initial` of them were there from the start and stay."""
+    """`engines` serve now; `initial` of them are never removed."""
 
     engines: int
     initial: int = 0
@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds on one clock. The length of a cooldown depends on what the last action was."""
+    """Times in seconds; the length of a cooldown depends on the last action."""
 
     now: float
     last_scaled_at: float | None = None
@@ -50,36 +50,36 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`conditions`: those that led here. `target` is the number of engines there should be."""
+    """`conditions` are those that led to the action; `target` is the desired number of engines."""
 
     action: Action
     delta: int
     target: int
     reason: str
     conditions: tuple[str, ...] = ()
-    held: Held | None = None
+    held: HoldReason | None = None
 
 
 def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock, pending: bool) -> Decision:
-    """`pending`: a request to scale this service is under way, whoever made it."""
+    """Return the decision; `pending` is True while another scale request is in progress."""
     judged = conditions(window, config, clock.now)
-    wanted = (
-        _to_the_minimum(fleet, config)
-        or _to_the_maximum(judged, fleet, config)
+    intended = (
+        _below_minimum(fleet, config)
+        or _above_maximum(judged, fleet, config)
         or _out(judged, window, fleet, config)
         or _in(judged, window, fleet, config)
     )
     if not config.enabled:
-        return _stay(fleet, "the autoscaler is switched off", Held.DISABLED, wanted)
+        return _stay(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
     if pending:
-        return _stay(fleet, "another request to scale is under way", Held.PENDING, wanted)
+        return _stay(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
     if (left := cooldown_left(config, clock)) > 0:
-        return _stay(fleet, f"in cooldown for {left:.0f} s more", Held.COOLDOWN, wanted)
-    return wanted or _quiet(judged, fleet)
+        return _stay(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
+    return intended or _no_action(judged, fleet)
 
 
 def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
-    """A clock that was set back ends the cooldown, or it might last for years."""
+    """Return the remaining seconds of the cooldown; a clock that was set back ends it."""
     lengths = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:
         return 0.0
@@ -87,8 +87,8 @@ def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
     return max(lengths.get(clock.last_action, 0.0) - passed, 0.0) if passed >= 0 else 0.0
 
 
-def wanted_more(figure: Figures | None, engines: int, config: AutoscalerConfig) -> int:
-    """By how many engines the pressure exceeds what there is: at least one, at most the policy's step."""
+def engines_to_add(figure: Figures | None, engines: int, config: AutoscalerConfig) -> int:
+    """Return how many engines to add under the current load: at least one, at most the policy's delta."""
     usage = (figure.token_usage.value if figure else None) or 0.0
     queued = int((figure.queued.value if figure else None) or 0)
     by_usage = int((usage - BUSY_USAGE) / USAGE_STEP) if usage > CRITICAL_USAGE else 0
@@ -96,8 +96,8 @@ def wanted_more(figure: Figures | None, engines: int, config: AutoscalerConfig) 
     return min(max(by_usage, by_queue, 1), config.scale_out_policy.max_delta)
 
 
-def _to_the_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
-    """The bounds are a person's word: they need no metrics."""
+def _below_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
+    """Scale out to the configured minimum, which needs no metrics."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None
@@ -106,15 +106,17 @@ def _to_the_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
     return Decision(Action.OUT, delta, fleet.engines + delta, reason, ("below_min_engines",))
 
 
-def _to_the_maximum(judged: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
+def _above_maximum(judged: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
     if fleet.engines <= config.max_engines:
         return None
-    floor = max(config.max_engines, fleet.initial)
-    delta = min(fleet.engines - floor, config.scale_in_policy.max_delta)
+    minimum = max(config.max_engines, fleet.initial)
+    delta = min(fleet.engines - minimum, config.scale_in_policy.max_delta)
     if delta <= 0:
-        return _stay(fleet, f"the {fleet.initial} initial engines stay", Held.INITIAL_ENGINES, None)
+        return _stay(
+            fleet, f"the {fleet.initial} initial engines are never removed", HoldReason.INITIAL_ENGINES, None
+        )
     if not _all_report(judged):
-        return _stay(fleet, "not every engine reports, so none is removed", Held.BLIND, None)
+        return _stay(fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None)
     reason = f"{fleet.engines} engines, more than max_engines {config.max_engines}"
     return Decision(Action.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
@@ -128,9 +130,9 @@ def _out(
     room = config.max_engines - fleet.engines
     reason = f"Conditions met: {', '.join(met)}"
     if room <= 0:
-        said = f"{reason}; already at max_engines {config.max_engines}"
-        return Decision(Action.NONE, 0, fleet.engines, said, met, Held.MAX_ENGINES)
-    delta = min(wanted_more(figures(window, config), fleet.engines, config), room)
+        reason_text = f"{reason}; already at max_engines {config.max_engines}"
+        return Decision(Action.NONE, 0, fleet.engines, reason_text, met, HoldReason.MAX_ENGINES)
+    delta = min(engines_to_add(figures(window, config), fleet.engines, config), room)
     return Decision(Action.OUT, delta, fleet.engines + delta, reason, met)
 
 
@@ -142,32 +144,35 @@ def _in(
         return None
     met = tuple(condition.name for condition in leaving)
     reason = f"Conditions met: {', '.join(met)}"
-    floor = max(config.min_engines, fleet.initial)
-    if (room := fleet.engines - floor) <= 0:
-        held = Held.INITIAL_ENGINES if fleet.initial > config.min_engines else Held.MIN_ENGINES
-        return Decision(Action.NONE, 0, fleet.engines, f"{reason}; {floor} engines stay", met, held)
+    minimum = max(config.min_engines, fleet.initial)
+    if (room := fleet.engines - minimum) <= 0:
+        held = HoldReason.INITIAL_ENGINES if fleet.initial > config.min_engines else HoldReason.MIN_ENGINES
+        return Decision(
+            Action.NONE, 0, fleet.engines, f"{reason}; already at the minimum of {minimum} engines", met, held
+        )
     figure = figures(window, config)
     usage = (figure.token_usage.value if figure else None) or 0.0
     for delta in range(min(room, config.scale_in_policy.max_delta), 0, -1):
         rest = fleet.engines - delta
         if rest > 0 and usage * fleet.engines / rest < config.scale_in_policy.projected_usage_max:
             return Decision(Action.IN, delta, rest, reason, met)
-    said = f"{reason}; the rest would be used to {config.scale_in_policy.projected_usage_max:.0%} or more"
-    return Decision(Action.NONE, 0, fleet.engines, said, met, Held.PROJECTED_USAGE)
+    limit = f"{config.scale_in_policy.projected_usage_max:.0%}"
+    reason_text = f"{reason}; token usage of the remaining engines would reach {limit}"
+    return Decision(Action.NONE, 0, fleet.engines, reason_text, met, HoldReason.PROJECTED_USAGE)
 
 
-def _quiet(judged: tuple[Condition, ...], fleet: Fleet) -> Decision:
+def _no_action(judged: tuple[Condition, ...], fleet: Fleet) -> Decision:
     if not _all_report(judged):
-        return _stay(fleet, "not every engine reports", Held.BLIND, None)
+        return _stay(fleet, "not all engines report metrics", HoldReason.BLIND, None)
     return Decision(Action.NONE, 0, fleet.engines, "no conditions met")
 
 
-def _stay(fleet: Fleet, reason: str, held: Held, wanted: Decision | None) -> Decision:
-    met = wanted.conditions if wanted else ()
+def _stay(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
+    met = intended.conditions if intended else ()
     return Decision(Action.NONE, 0, fleet.engines, reason, met, held)
 
 
 def _all_report(judged: tuple[Condition, ...]) -> bool:
-    """Usage and queue are what every engine can tell at any time."""
-    plain = [condition for condition in judged if condition.name in {"token_usage_low", "no_queue"}]
-    return all(condition.holds is not None for condition in plain)
+    """Return True if all engines report usage and queue, which they always can."""
+    basic = [condition for condition in judged if condition.name in {"token_usage_low", "no_queue"}]
+    return all(condition.holds is not None for condition in basic)

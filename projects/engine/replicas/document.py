@@ -14,14 +14,14 @@ from projects.engine.replicas.config import (
 
 Policy = TypeVar("Policy", ScaleOutPolicy, ScaleInPolicy)
 POLICIES = ("scale_out_policy", "scale_in_policy")
-ONE_FOR_ALL = "condition_duration_secs"
-LONGEST = 7 * 24 * 3600.0
-MOST_ENGINES = 10_000
+SHARED_DURATION = "condition_duration_secs"
+MAX_SECONDS = 7 * 24 * 3600.0
+MAX_ENGINES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a field may hold; `allowed` says so in words."""
+    """The check of a field; `allowed` describes it for error messages."""
 
     fits: Callable[[Any], bool]
     allowed: str
@@ -43,37 +43,37 @@ def _whole(least: int, most: int) -> Rule:
     return Rule(fits, f"a whole number from {least} to {most}")
 
 
-PART = _number(0, 1, "a number from 0 to 1")
-SECONDS = _number(0, LONGEST, "seconds, a number from 0 to 604800")
-INTERVAL = _number(0, LONGEST, "seconds, a number above 0 and up to 604800", above=True)
+FRACTION = _number(0, 1, "a number from 0 to 1")
+SECONDS = _number(0, MAX_SECONDS, "seconds, a number from 0 to 604800")
+INTERVAL = _number(0, MAX_SECONDS, "seconds, a number above 0 and up to 604800", above=True)
 RULES: Mapping[str, Rule] = {
     "enabled": Rule(lambda value: isinstance(value, bool), "true or false"),
-    "min_engines": _whole(0, MOST_ENGINES),
-    "max_engines": _whole(1, MOST_ENGINES),
+    "min_engines": _whole(0, MAX_ENGINES),
+    "max_engines": _whole(1, MAX_ENGINES),
     "scale_out_cooldown_secs": SECONDS,
     "scale_in_cooldown_secs": SECONDS,
     "metrics_interval_secs": INTERVAL,
     "evaluation_interval_secs": INTERVAL,
     "condition_window_secs": INTERVAL,
     "rollout_service_url": Rule(lambda value: isinstance(value, str), "a URL"),
-    "token_usage_threshold": PART,
+    "token_usage_threshold": FRACTION,
     "queue_depth_per_engine": _whole(0, 1_000_000),
     "queue_time_p95_threshold": SECONDS,
     "ttft_p95_threshold": SECONDS,
     "queue_depth_threshold": _whole(0, 1_000_000),
     "throughput_variance_threshold": _number(0, 1_000_000, "a number from 0"),
-    "max_delta": _whole(1, MOST_ENGINES),
-    "projected_usage_max": PART,
-    ONE_FOR_ALL: SECONDS,
+    "max_delta": _whole(1, MAX_ENGINES),
+    "projected_usage_max": FRACTION,
+    SHARED_DURATION: SECONDS,
 }
 
 
-def parsed(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
-    """The settings, and everything that is wrong with them; where something is, its default stands."""
+def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
+    """Return the settings and all problems; invalid fields get their defaults."""
     if document is None:
         return AutoscalerConfig(), ()
     if not isinstance(document, Mapping):
-        return AutoscalerConfig(), (Problem("", "settings are fields with values", shown(document)),)
+        return AutoscalerConfig(), (Problem("", "must be a mapping", shown(document)),)
     problems: list[Problem] = []
     plain = {key: value for key, value in document.items() if key not in POLICIES}
     values = _checked(plain, _names(AutoscalerConfig) - set(POLICIES), "", problems)
@@ -81,11 +81,11 @@ def parsed(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
     out = _policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
     into = _policy(document, "scale_in_policy", ScaleInPolicy(), problems)
     config = replace(config, scale_out_policy=out, scale_in_policy=into)
-    return config, (*problems, *_together(config))
+    return config, (*problems, *_contradictions(config))
 
 
-def written(config: AutoscalerConfig) -> dict[str, Any]:
-    """As a document that reads as the same settings."""
+def to_document(config: AutoscalerConfig) -> dict[str, Any]:
+    """Return the document that parses to these settings."""
     names = _names(AutoscalerConfig) - set(POLICIES)
     document: dict[str, Any] = {name: getattr(config, name) for name in sorted(names)}
     for name in POLICIES:
@@ -96,36 +96,36 @@ def written(config: AutoscalerConfig) -> dict[str, Any]:
 
 
 def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: list[Problem]) -> Policy:
-    given = document.get(name)
-    if given is None:
+    value = document.get(name)
+    if value is None:
         return policy
-    if not isinstance(given, Mapping):
-        problems.append(Problem(name, "a policy is fields with values", shown(given)))
+    if not isinstance(value, Mapping):
+        problems.append(Problem(name, "must be a mapping", shown(value)))
         return policy
-    known = _names(type(policy)) | {ONE_FOR_ALL}
-    plain = {key: value for key, value in given.items() if key != "durations"}
-    values = _checked(plain, known, name, problems)
-    durations = _durations(given, name, policy.durations, values.pop(ONE_FOR_ALL, None), problems)
+    allowed_keys = _names(type(policy)) | {SHARED_DURATION}
+    plain = {key: value for key, value in value.items() if key != "durations"}
+    values = _checked(plain, allowed_keys, name, problems)
+    durations = _durations(value, name, policy.durations, values.pop(SHARED_DURATION, None), problems)
     return replace(policy, **values, durations=durations)
 
 
 def _durations(
-    given: Mapping[str, Any],
+    value: Mapping[str, Any],
     policy: str,
     defaults: Mapping[str, float],
     for_all: float | None,
     problems: list[Problem],
 ) -> Mapping[str, float]:
-    """One for all conditions of the policy, or one for each that is named."""
-    each = given.get("durations")
+    """Return the duration of each condition, from one shared value or one value per condition."""
+    each = value.get("durations")
     if each is None:
         return defaults if for_all is None else dict.fromkeys(defaults, for_all)
     path = f"{policy}.durations"
     if not isinstance(each, Mapping):
-        problems.append(Problem(path, "durations are conditions with seconds", shown(each)))
+        problems.append(Problem(path, "must map conditions to seconds", shown(each)))
         return defaults
     if for_all is not None:
-        problems.append(Problem(path, f"give either this or {ONE_FOR_ALL}, not both"))
+        problems.append(Problem(path, f"cannot be combined with {SHARED_DURATION}"))
         return defaults
     rules = dict.fromkeys(defaults, SECONDS)
     return {**defaults, **_checked(each, set(rules), path, problems, rules)}
@@ -133,37 +133,41 @@ def _durations(
 
 def _checked(
     values: Mapping[Any, Any],
-    known: Collection[str],
+    allowed_keys: Collection[str],
     path: str,
     problems: list[Problem],
     rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
-    """The values that may be used as they are. A null is a missing value."""
-    good: dict[str, Any] = {}
+    """Return the valid values; null counts as missing."""
+    valid: dict[str, Any] = {}
     for key, value in values.items():
         place = f"{path}.{key}" if path else str(key)
-        if key not in known:
-            allowed = suggestion(str(key), sorted(known))
+        if key not in allowed_keys:
+            allowed = suggestion(str(key), sorted(allowed_keys))
             problems.append(Problem(place[:SHOWN], "unknown field", shown(key), allowed))
         elif value is not None and not rules[key].fits(value):
-            problems.append(Problem(place, "this value does not fit", shown(value), rules[key].allowed))
+            problems.append(Problem(place, "is invalid", shown(value), rules[key].allowed))
         elif value is not None:
-            good[key] = value
-    return good
+            valid[key] = value
+    return valid
 
 
 def _names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)} - {"durations"}
 
 
-def _together(config: AutoscalerConfig) -> list[Problem]:
-    """What is wrong between fields that are right by themselves."""
-    found: list[Problem] = []
+def _contradictions(config: AutoscalerConfig) -> list[Problem]:
+    """Return problems between fields that are valid by themselves."""
+    problems: list[Problem] = []
     if config.min_engines > config.max_engines:
         allowed = f"at least min_engines, {config.min_engines}"
-        found.append(Problem("max_engines", "fewer than min_engines", shown(config.max_engines), allowed))
+        problems.append(
+            Problem("max_engines", "is less than min_engines", shown(config.max_engines), allowed)
+        )
     if config.condition_window_secs < config.metrics_interval_secs:
         allowed = f"at least metrics_interval_secs, {config.metrics_interval_secs:g}"
-        given = shown(config.condition_window_secs)
-        found.append(Problem("condition_window_secs", "shorter than one interval", given, allowed))
-    return found
+        value = shown(config.condition_window_secs)
+        problems.append(
+            Problem("condition_window_secs", "is shorter than one metrics interval", value, allowed)
+        )
+    return problems

@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure, and how many of how many engines reported what it is made of. None: nobody did."""
+    """A value with the number of engines that reported it, out of all; None if none did."""
 
     value: float | None
     reporting: int
@@ -37,37 +37,37 @@ def total(sample: Sample, pick: Pick) -> Measure:
     return Measure(sum(values) if values else None, len(values), len(sample.engines))
 
 
-def quantile(samples: tuple[Sample, ...], pick: PickHistogram, part: float) -> Measure:
-    """Of what was observed within the samples, all engines together; None when nothing was."""
+def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
+    """Return a quantile of the observations within the samples, over all engines; None without any."""
     if not samples:
         return Measure(None, 0, 0)
     latest = samples[-1]
     names = [name for name in latest.engines if _histogram(latest, name, pick) is not None]
     grown = [_growth([_histogram(sample, name, pick) for sample in samples]) for name in names]
-    value = interpolated(merged(grown), part)
+    value = interpolated(merged(grown), fraction)
     return Measure(value, len(names), len(latest.engines))
 
 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
-    """The variance of the total over the square of its mean; None for a single sample, 0 at rest.
+    """Return the variance of the total divided by its squared mean; None for a single sample, 0 when idle.
 
-    A sample in which an engine is missing bears nothing out: its total is another one's.
+    None if an engine is missing in a sample, because its total is not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
     totals = [total(sample, pick) for sample in samples]
     reporting = min(measure.reporting if measure.by_all else 0 for measure in totals)
-    known = [measure.value for measure in totals if measure.value is not None and measure.by_all]
+    values = [measure.value for measure in totals if measure.value is not None and measure.by_all]
     engines = len(samples[-1].engines)
-    if len(known) < len(totals):
+    if len(values) < len(totals):
         return Measure(None, reporting, engines)
-    middle = sum(known) / len(known)
-    spread = sum((value - middle) ** 2 for value in known) / len(known)
-    return Measure(spread / middle**2 if middle else 0.0, engines, engines)
+    average = sum(values) / len(values)
+    variance = sum((value - average) ** 2 for value in values) / len(values)
+    return Measure(variance / average**2 if average else 0.0, engines, engines)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """All observations in the buckets that every one has: there the counts are exact."""
+    """Merge histograms into the buckets that all of them have, where counts are exact."""
     filled = [histogram for histogram in histograms if histogram.buckets]
     if not filled:
         return Histogram()
@@ -76,11 +76,11 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
     return Histogram(tuple((bound, sum(count[bound] for count in counts)) for bound in shared))
 
 
-def interpolated(histogram: Histogram, part: float) -> float | None:
-    """Evenly spread within its bucket; beyond the last finite bound it is that bound."""
+def interpolated(histogram: Histogram, fraction: float) -> float | None:
+    """Interpolate a quantile linearly within its bucket, up to the last finite bound."""
     if histogram.total <= 0:
         return None
-    rank = part * histogram.total
+    rank = fraction * histogram.total
     lower, below = 0.0, 0.0
     for bound, count in histogram.buckets:
         if count >= rank:
@@ -93,7 +93,7 @@ def interpolated(histogram: Histogram, part: float) -> float | None:
 
 
 def with_throughput(sample: Sample, before: Sample | None) -> Sample:
-    """Engines that only count their tokens have the throughput that they counted since the sample before."""
+    """Derive throughput from token counters for engines that do not report it."""
     if before is None or sample.at <= before.at:
         return sample
     counted = {reading.engine: reading.generated for reading in before.readings}
@@ -119,10 +119,10 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
     return next((pick(reading) for reading in sample.readings if reading.engine == engine), None)
 
 
-def _growth(seen: Iterable[Histogram | None]) -> Histogram:
-    """What was observed from the first to the last. An engine that counts anew has started anew."""
-    known = [histogram for histogram in seen if histogram is not None]
-    steps = [_step(older, newer) for older, newer in pairwise(known)]
+def _growth(histograms: Iterable[Histogram | None]) -> Histogram:
+    """Return the observations between the first and last histogram, handling counter resets."""
+    values = [histogram for histogram in histograms if histogram is not None]
+    steps = [_step(older, newer) for older, newer in pairwise(values)]
     return merged(steps)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations counted since the engine started, in cumulative buckets: (upper bound, how many up to it).
+    """Observations since the engine started, in cumulative buckets of (upper bound, count).
 
-    Bounds ascend, the last one is infinite.
+    Bounds ascend; the last one is infinite.
     """
 
     buckets: tuple[tuple[float, float], ...] = ()
@@ -23,14 +23,14 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one engine said at one time. None: it did not say, or what it said cannot be true."""
+    """Metrics of one engine at one time; None if missing or implausible."""
 
     engine: str
     token_usage: float | None = None  # 0 to 1
     queued: float | None = None
     running: float | None = None
     throughput: float | None = None  # tokens per second
-    generated: float | None = None  # tokens since it started, of engines that do not tell their throughput
+    generated: float | None = None  # tokens since start, for engines that do not report throughput
     used_tokens: float | None = None
     max_tokens: float | None = None
     queue_time: Histogram | None = None
@@ -40,7 +40,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All engines of a service at one time. Who is in `engines` and not in `readings` did not answer."""
+    """All engines of a service at one time; engines without a reading did not answer."""
 
     at: float  # seconds
     engines: tuple[str, ...]
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The samples of the last condition window, oldest first; per condition that holds: since when."""
+    """The samples of the condition window, oldest first, and the start of each condition's streak."""
 
     samples: tuple[Sample, ...] = ()
     since: tuple[tuple[str, float], ...] = field(default=())

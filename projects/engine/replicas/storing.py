@@ -8,7 +8,7 @@ from typing import Any
 from projects.engine.replicas.conditions import Figures
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
 
-ENDLESS = "inf"  # JSON has no number for it
+INFINITY = "inf"  # JSON has no number for it
 HISTOGRAMS = ("queue_time", "first_token", "inter_token")
 
 
@@ -16,15 +16,15 @@ def stored(window: Window) -> dict[str, Any]:
     return {"samples": [_sample(sample) for sample in window.samples], "since": dict(window.since)}
 
 
-def restored(kept: Mapping[str, Any]) -> Window:
-    """An empty mapping is an empty window."""
-    samples = tuple(_as_sample(sample) for sample in kept.get("samples", ()))
-    since = kept.get("since", {})
+def restored(data: Mapping[str, Any]) -> Window:
+    """Return the stored window; an empty mapping gives an empty window."""
+    samples = tuple(_as_sample(sample) for sample in data.get("samples", ()))
+    since = data.get("since", {})
     return Window(samples, tuple((name, since[name]) for name in sorted(since)))
 
 
 def snapshot(figures: Figures | None) -> dict[str, Any]:
-    """The figures by the names that status, history and charts show them under; null is unknown."""
+    """Return the figures by their public names; None if unknown."""
     if figures is None:
         return {"num_engines": 0, "reporting_engines": 0, "avg_token_usage": None, "total_queue_reqs": None}
     return {
@@ -51,21 +51,23 @@ def _sample(sample: Sample) -> dict[str, Any]:
 
 def _reading(reading: Reading) -> dict[str, Any]:
     plain = {field.name: getattr(reading, field.name) for field in fields(Reading)}
-    known = {name: value for name, value in plain.items() if value is not None}
-    return {name: _buckets(value) if isinstance(value, Histogram) else value for name, value in known.items()}
+    present = {name: value for name, value in plain.items() if value is not None}
+    return {
+        name: _buckets(value) if isinstance(value, Histogram) else value for name, value in present.items()
+    }
 
 
 def _buckets(histogram: Histogram) -> list[list[Any]]:
-    return [[ENDLESS if math.isinf(bound) else bound, count] for bound, count in histogram.buckets]
+    return [[INFINITY if math.isinf(bound) else bound, count] for bound, count in histogram.buckets]
 
 
-def _as_sample(kept: Mapping[str, Any]) -> Sample:
-    readings = tuple(_as_reading(reading) for reading in kept["readings"])
-    return Sample(kept["at"], tuple(kept["engines"]), readings)
+def _as_sample(data: Mapping[str, Any]) -> Sample:
+    readings = tuple(_as_reading(reading) for reading in data["readings"])
+    return Sample(data["at"], tuple(data["engines"]), readings)
 
 
-def _as_reading(kept: Mapping[str, Any]) -> Reading:
-    return Reading(**{name: _as_value(name, value) for name, value in kept.items()})
+def _as_reading(data: Mapping[str, Any]) -> Reading:
+    return Reading(**{name: _as_value(name, value) for name, value in data.items()})
 
 
 def _as_value(name: str, value: Any) -> Any:
@@ -73,7 +75,7 @@ def _as_value(name: str, value: Any) -> Any:
 
 
 def _as_histogram(buckets: Sequence[Sequence[Any]]) -> Histogram:
-    return Histogram(tuple((math.inf if bound == ENDLESS else bound, count) for bound, count in buckets))
+    return Histogram(tuple((math.inf if bound == INFINITY else bound, count) for bound, count in buckets))
 
 
 def _rounded(value: float | None) -> float | None:

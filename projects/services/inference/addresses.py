@@ -1,6 +1,6 @@
-"""Normalize and check engine addresses.
+"""Normalize and check addresses of inference engines.
 
-What a name leads to is looked up when it is called, and held to the same bounds again.
+Host names are resolved when an engine is called, and the addresses are checked again then.
 """
 
 import ipaddress
@@ -10,55 +10,58 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from berth.core.problems import Problem, shown
-from projects.delivering.destination import Refused, inner
+from projects.delivering.destination import Refused, embedded_ipv4
 from projects.services.inference.rules import BadScaling
-from projects.serving.addresses import BadAddress, Reach, destination, normalised
+from projects.serving.addresses import BadAddress, Reach, destination, normalize
 
 
 def reach() -> Reach:
-    """Whom this installation lets people name."""
+    """Return the networks and ports that users of this installation may name as engines."""
     return Reach(tuple(settings.BERTH_SERVICE_NETWORKS), frozenset(settings.BERTH_OWN_PORTS))
 
 
-def new_addresses(given: Sequence[str]) -> tuple[str, ...]:
-    """Those of engines to come. Raises BadScaling with all that are none, or that Berth does not call."""
-    found = addresses(given)
+def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
+    """Return normalized addresses of engines to add. Raises BadScaling for invalid or forbidden ones."""
+    normalised_urls = addresses(urls)
     problems = [
-        Problem(f"engine_urls[{number}]", "is not called", shown(url), why)
-        for number, url in enumerate(found)
-        if (why := _refusal(url))
+        Problem(f"engine_urls[{number}]", "is not allowed as an engine", shown(url), why)
+        for number, url in enumerate(normalised_urls)
+        if (why := _refusal_reason(url))
     ]
     if problems:
         raise BadScaling(problems)
-    return found
+    return normalised_urls
 
 
-def addresses(given: Sequence[str]) -> tuple[str, ...]:
-    """Written in their one way, each once. Raises BadScaling with all that are none."""
-    found, problems = [], []
-    for number, url in enumerate(given):
+def addresses(urls: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses normalized and without duplicates. Raises BadScaling for invalid ones."""
+    normalised_urls, problems = [], []
+    for number, url in enumerate(urls):
         try:
-            found.append(normalised(url))
+            normalised_urls.append(normalize(url))
         except BadAddress as error:
             problems.append(
-                Problem(f"engine_urls[{number}]", "is no address of an engine", shown(url), str(error))
+                Problem(f"engine_urls[{number}]", "is not an engine address", shown(url), str(error))
             )
     if problems:
         raise BadScaling(problems)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(normalised_urls))
 
 
-def _refusal(url: str) -> str:
-    """Of this machine, the link and metadata, in numbers. Names are not looked up while somebody waits, and
-    what else is not called shows when the engine is to be connected."""
+def _refusal_reason(url: str) -> str:
+    """Return why a literal address must not be called, or an empty string.
+
+    Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
+    while a request waits; other refusals appear when Berth connects to the engine.
+    """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:
-        address = inner(ipaddress.ip_address(host))
+        address = embedded_ipv4(ipaddress.ip_address(host))
         near = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
         if near:
             destination(url, "", reach())
     except Refused as refused:
-        return f"an address that may be called: {refused}"
+        return f"another address: {refused}"
     except (ValueError, OSError):
         return ""
     return ""

@@ -16,42 +16,42 @@ from projects.models import Autoscaler, Service
 from projects.services import announce, audit
 
 
-def checked_settings(given: Mapping[str, Any], *, at: str = "") -> dict[str, Any]:
-    """As they are kept: every field written out. Raises Invalid with all that is wrong."""
-    config, problems = document.parsed(given)
+def checked_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, Any]:
+    """Return the settings with every default filled in. Raises Invalid with every problem."""
+    config, problems = document.parse(settings)
     if problems:
         prefix = f"{at}." if at else ""
         raise Invalid([replace(problem, path=f"{prefix}{problem.path}".rstrip(".")) for problem in problems])
-    return document.written(config)
+    return document.to_document(config)
 
 
 def config_of(row: Autoscaler) -> AutoscalerConfig:
-    """Whether it is on stands in the row: it can be switched without touching the settings."""
-    config, _ = document.parsed(row.settings)
+    """Return the stored settings; `enabled` comes from its own column, which is switched separately."""
+    config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)
 
 
 def settings_in_full(row: Autoscaler) -> dict[str, Any]:
-    """With every default, and whether it is on now."""
-    return document.written(config_of(row))
+    """Return the settings as a document, with every default and the current value of `enabled`."""
+    return document.to_document(config_of(row))
 
 
 def configure(*, acting: Acting, service: Service, settings: Mapping[str, Any]) -> Autoscaler:
-    """All settings anew; what is left out has its default. `enabled` switches it, too."""
+    """Replace all settings; keys that are missing get their defaults. `enabled` takes effect as well."""
     require(acting, Action.OPERATE, service.workload)
-    kept = checked_settings(settings)
+    checked = checked_settings(settings)
     with transaction.atomic():
         row = _locked(service)
         before = {"enabled": row.enabled, "settings": row.settings}
-        row.settings, row.enabled = kept, bool(kept["enabled"])
+        row.settings, row.enabled = checked, bool(checked["enabled"])
         row.save(update_fields=["settings", "enabled"])
         after = {"enabled": row.enabled, "settings": row.settings}
-        _told(acting, "configure_autoscaler", service, row, before, after)
+        _record(acting, "configure_autoscaler", service, row, before, after)
     return row
 
 
 def enable(*, acting: Acting, service: Service, enabled: bool) -> Autoscaler:
-    """Again: no change. What it saw while it was off counts."""
+    """Switch the autoscaler on or off. Idempotent; metrics collected while it was off still count."""
     require(acting, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = _locked(service)
@@ -59,12 +59,12 @@ def enable(*, acting: Acting, service: Service, enabled: bool) -> Autoscaler:
             return row
         row.enabled = enabled
         row.save(update_fields=["enabled"])
-        _told(acting, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled})
+        _record(acting, "enable_autoscaler", service, row, {"enabled": not enabled}, {"enabled": enabled})
     return row
 
 
 def remember(service: Service, **columns: Any) -> None:
-    """What the loop saw and thought; in its own transaction."""
+    """Store columns written by the service loop, in the caller's transaction."""
     Autoscaler.objects.filter(service=service).update(**columns)
 
 
@@ -72,7 +72,7 @@ def _locked(service: Service) -> Autoscaler:
     return Autoscaler.objects.select_for_update(of=("self",)).get(service=service)
 
 
-def _told(
+def _record(
     acting: Acting,
     action: str,
     service: Service,
@@ -80,9 +80,9 @@ def _told(
     before: dict[str, Any],
     after: dict[str, Any],
 ) -> None:
-    said_before, said_after = audit.differences(before, after)
+    old_values, new_values = audit.differences(before, after)
     audit.write_down(
-        acting, action, row, before=said_before, after=said_after, project=service.workload.project
+        acting, action, row, before=old_values, after=new_values, project=service.workload.project
     )
     announce.workload_changed(service.workload)
     wake("services")

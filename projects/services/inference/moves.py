@@ -1,4 +1,7 @@
-"""State changes of scale requests and engines: by compare-and-set, with a row for each request step."""
+"""State changes of scale requests and inference engines, by compare-and-set.
+
+Every status of a request also leaves a row in its history.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -6,12 +9,12 @@ from typing import Any
 from django.db.models import F
 
 from projects.engine import scaling
-from projects.models import Engine, ScaleRequest, ScaleStep, Scaling
+from projects.models import InferenceEngine, ScaleRequest, ScaleStep, Scaling
 from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
-    """The first row of its history, in the caller's transaction."""
+    """Store the request with the first row of its history, in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(
         request=request, at=request.created_at, status=request.status, message=message or request.reason
@@ -20,7 +23,7 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
 
 
 def enter(request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any) -> bool:
-    """True if the request still stood where we saw it and now stands in `to`."""
+    """Move the request to `to`. Return False if its status changed since it was read."""
     allowed = scaling.request_moves(request.direction)
     assert to in allowed[request.status], f"no move from {request.status} to {to}"
     if to in scaling.FINAL:
@@ -39,12 +42,14 @@ def enter(request: ScaleRequest, to: str, *, now: datetime, message: str = "", *
     return True
 
 
-def shift(engine: Engine, to: str, *, now: datetime, **columns: Any) -> bool:
-    """True if the engine still stood where we saw it and now stands in `to`."""
+def shift(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
+    """Move the engine to `to`. Return False if its state changed since it was read."""
     assert to in scaling.ENGINE[engine.state], f"no move from {engine.state} to {to}"
     if to in scaling.ENDED:
         columns["ended_at"] = now
-    changed = Engine.objects.filter(pk=engine.pk, state=engine.state).update(state=to, since=now, **columns)
+    changed = InferenceEngine.objects.filter(pk=engine.pk, state=engine.state).update(
+        state=to, since=now, **columns
+    )
     if not changed:
         return False
     for name, value in {"state": to, "since": now, **columns}.items():
@@ -55,27 +60,27 @@ def shift(engine: Engine, to: str, *, now: datetime, **columns: Any) -> bool:
     return True
 
 
-def _record_failure(engine: Engine) -> None:
-    """Keep the reason in the service's history: the engine leaves every list of live engines."""
+def _record_failure(engine: InferenceEngine) -> None:
+    """Record the failure as an event: a failed engine no longer appears in lists of live engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"
     events.record("engine_failed", engine.service.workload, message, actor="services", data=data)
 
 
-def note(engine: Engine, **columns: Any) -> None:
-    """What was seen of it, without a move."""
+def note(engine: InferenceEngine, **columns: Any) -> None:
+    """Store observations about the engine without changing its state."""
     stale = {name: value for name, value in columns.items() if getattr(engine, name) != value}
     if not stale:
         return
-    Engine.objects.filter(pk=engine.pk).update(**stale)
+    InferenceEngine.objects.filter(pk=engine.pk).update(**stale)
     for name, value in stale.items():
         setattr(engine, name, value)
 
 
 def _close_scaling(request: ScaleRequest, now: datetime) -> None:
-    """What the autoscaler did is told to the end. How many engines there are is counted, not hoped for."""
-    live = Engine.objects.filter(service=request.service, ended_at__isnull=True)
+    """Complete the autoscaler's record of this request with the actual number of engines."""
+    live = InferenceEngine.objects.filter(service=request.service, ended_at__isnull=True)
     count = live.exclude(state__in=scaling.LEAVING).count()
     status = "ACTIVE" if request.status == "PARTIAL" else request.status
     Scaling.objects.filter(request=request, completed_at__isnull=True).update(

@@ -1,4 +1,4 @@
-"""Request more or fewer engines, and cancel requests."""
+"""Request more or fewer inference engines, and cancel requests."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from berth.db.wake import wake
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.engine import scaling
-from projects.models import Engine, Phase, ScaleRequest, Service
+from projects.models import InferenceEngine, Phase, ScaleRequest, Service
 from projects.services import audit
 from projects.services.inference.moves import enter, open_request
 from projects.services.inference.rules import (
     BadScaling,
-    Wish,
+    ScaleParameters,
+    check_parameters,
     check_target,
-    check_wish,
-    chosen,
+    engines_to_remove,
     is_same,
     new_urls,
     nothing_to_add,
@@ -35,44 +35,46 @@ WAKES = "services"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`request` is None for a dry run; `engines` are those that would go."""
+    """`request` is None for a dry run; `engines` are the ones to be removed."""
 
     request: ScaleRequest | None
     status: str
     message: str
-    engines: Sequence[Engine] = ()
+    engines: Sequence[InferenceEngine] = ()
 
 
 def locked(service: Service) -> Service:
-    """The one row that everybody who changes a service's engines waits at."""
+    """Lock the service's row: every change of its engines is serialized on it."""
     rows = Service.objects.select_for_update(of=("self",)).select_related("workload__project__department")
-    found = rows.filter(pk=service.pk).first()
-    if found is None:
+    row = rows.filter(pk=service.pk).first()
+    if row is None:
         raise NotFound("This service was deleted.")
-    return found
+    return row
 
 
-def scale_out(*, acting: Acting, service: Service, wish: Wish, now: datetime | None = None) -> Accepted:
+def scale_out(
+    *, acting: Acting, service: Service, parameters: ScaleParameters, now: datetime | None = None
+) -> Accepted:
     require(acting, Action.OPERATE, service.workload)
-    check_wish(service, wish)
-    if wish.num_replicas > 0 and wish.urls:
-        given = f"num_replicas {wish.num_replicas} and {len(wish.urls)} addresses"
+    check_parameters(service, parameters)
+    if parameters.num_replicas > 0 and parameters.urls:
+        received = f"num_replicas {parameters.num_replicas} and {len(parameters.urls)} addresses"
         raise BadScaling(
-            [Problem("engine_urls", "given together with num_replicas", given, "one of the two")]
+            [Problem("engine_urls", "cannot be combined with num_replicas", received, "only one of the two")]
         )
     at = now or timezone.now()
     with transaction.atomic():
-        row = _of_living(service)
-        running = _open(row)
-        urls = new_urls(row, wish, running)
-        if running is not None and is_same(running, "scale_out", wish):
-            return Accepted(running, running.status, "This request is under way already.")
-        if said := nothing_to_add(row, wish, running, urls):
-            return _noop(acting, row, "scale_out", wish, said, at)
+        row = _locked_live(service)
+        running = _open_request(row)
+        urls = new_urls(row, parameters, running)
+        if running is not None and is_same(running, "scale_out", parameters):
+            return Accepted(running, running.status, "An identical request is already in progress.")
+        if message := nothing_to_add(row, parameters, running, urls):
+            return _noop(acting, row, "scale_out", parameters, message, at)
         refuse_if_running(running)
-        told = settings_of(row.workload)
-        request = _request(acting, row, "scale_out", wish, told.scale_out_timeout, at)
-        request.engine_urls, request.policy = urls, told.scale_out_partial_success_policy
+        settings = settings_of(row.workload)
+        request = _request(acting, row, "scale_out", parameters, settings.scale_out_timeout, at)
+        request.engine_urls, request.policy = urls, settings.scale_out_partial_success_policy
         open_request(request)
         _audit(acting, request)
         wake(WAKES)
@@ -80,35 +82,40 @@ def scale_out(*, acting: Acting, service: Service, wish: Wish, now: datetime | N
 
 
 def scale_in(
-    *, acting: Acting, service: Service, wish: Wish, dry_run: bool = False, now: datetime | None = None
+    *,
+    acting: Acting,
+    service: Service,
+    parameters: ScaleParameters,
+    dry_run: bool = False,
+    now: datetime | None = None,
 ) -> Accepted:
     require(acting, Action.OPERATE, service.workload)
-    check_wish(service, wish)
-    check_target(service, wish)
+    check_parameters(service, parameters)
+    check_target(service, parameters)
     at = now or timezone.now()
     with transaction.atomic():
-        row = _of_living(service)
-        running = _open(row)
-        if not dry_run and running is not None and is_same(running, "scale_in", wish):
-            return Accepted(running, running.status, "This request is under way already.")
-        going = chosen(row, wish)
+        row = _locked_live(service)
+        running = _open_request(row)
+        if not dry_run and running is not None and is_same(running, "scale_in", parameters):
+            return Accepted(running, running.status, "An identical request is already in progress.")
+        removed = engines_to_remove(row, parameters)
         if dry_run:
-            return Accepted(None, "DRY_RUN", _would_go(going), going)
+            return Accepted(None, "DRY_RUN", _dry_run_message(removed), removed)
         refuse_if_running(running)
-        if not going:
-            return _noop(acting, row, "scale_in", wish, "There are no more engines than that already.", at)
-        told = settings_of(row.workload)
-        patience = told.scale_in_drain_timeout + told.scale_in_shutdown_timeout + 60.0
-        request = _request(acting, row, "scale_in", wish, patience, at)
+        if not removed:
+            return _noop(acting, row, "scale_in", parameters, "The service already has that few engines.", at)
+        settings = settings_of(row.workload)
+        timeout = settings.scale_in_drain_timeout + settings.scale_in_shutdown_timeout + 60.0
+        request = _request(acting, row, "scale_in", parameters, timeout, at)
         open_request(request)
-        Engine.objects.filter(pk__in=[engine.pk for engine in going]).update(removed_by=request)
+        InferenceEngine.objects.filter(pk__in=[engine.pk for engine in removed]).update(removed_by=request)
         _audit(acting, request)
         wake(WAKES)
-    return Accepted(request, request.status, "Scale-in request accepted", going)
+    return Accepted(request, request.status, "Scale-in request accepted", removed)
 
 
 def cancel(*, acting: Acting, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Takes a scale-out back, whatever it has come to. Again: no change."""
+    """Cancel a scale-out and roll back whatever it has added. Idempotent."""
     service = request.service
     require(acting, Action.OPERATE, service.workload)
     at = now or timezone.now()
@@ -118,24 +125,22 @@ def cancel(*, acting: Acting, request: ScaleRequest, now: datetime | None = None
         if row.status == "CANCELLED" or row.ends_as == "CANCELLED":
             return row
         if row.direction != "scale_out":
-            raise Conflict(
-                "A scale-in cannot be cancelled: engines that left do not come back by themselves."
-            )
+            raise Conflict("A scale-in cannot be cancelled. To restore the removed engines, scale out.")
         if row.is_final:
-            raise Conflict(f"It has ended already ({row.status}).")
+            raise Conflict(f"This request has already ended ({row.status}).")
         if row.status == "ROLLING_BACK":
-            raise Conflict("It has failed, and what it made is being released already.")
-        _take_back(row, f"Cancelled by {acting.name}.", at)
+            raise Conflict("This request has failed and is already being rolled back.")
+        _roll_back(row, f"Cancelled by {acting.name}.", at)
         audit.write_down(acting, "cancel", row, project=row.service.workload.project)
         wake(WAKES)
     return row
 
 
-def _take_back(row: ScaleRequest, said: str, at: datetime) -> None:
+def _roll_back(row: ScaleRequest, message: str, at: datetime) -> None:
     if row.status == "PENDING":
-        enter(row, "CANCELLED", now=at, message=said, error_message=said)
+        enter(row, "CANCELLED", now=at, message=message, error_message=message)
     else:
-        enter(row, "ROLLING_BACK", now=at, message=said, ends_as="CANCELLED", error_message=said)
+        enter(row, "ROLLING_BACK", now=at, message=message, ends_as="CANCELLED", error_message=message)
 
 
 def cancel_many(
@@ -146,23 +151,23 @@ def cancel_many(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> list[ScaleRequest]:
-    """Those that are, or with `dry_run` would be, cancelled."""
+    """Cancel open scale-out requests and return them; with `dry_run`, only return them."""
     require(acting, Action.OPERATE, service.workload)
     rows = service.requests.filter(direction="scale_out").exclude(status__in=[*scaling.FINAL, "ROLLING_BACK"])
     if status_filter:
         rows = rows.filter(status__in=list(status_filter))
-    found = list(rows.select_related("service__workload__project").order_by("created_at", "pk"))
-    return found if dry_run else [cancel(acting=acting, request=row, now=now) for row in found]
+    matching = list(rows.select_related("service__workload__project").order_by("created_at", "pk"))
+    return matching if dry_run else [cancel(acting=acting, request=row, now=now) for row in matching]
 
 
-def _of_living(service: Service) -> Service:
+def _locked_live(service: Service) -> Service:
     row = locked(service)
     if row.ended_at is not None or row.workload.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
-        raise Conflict(f"The service has ended ({row.workload.phase}).")
+        raise Conflict(f"This service has ended ({row.workload.phase}).")
     return row
 
 
-def _open(service: Service) -> ScaleRequest | None:
+def _open_request(service: Service) -> ScaleRequest | None:
     return (
         service.requests.exclude(status__in=scaling.FINAL)
         .select_related("service__workload__project")
@@ -170,29 +175,37 @@ def _open(service: Service) -> ScaleRequest | None:
     )
 
 
-def _noop(acting: Acting, service: Service, direction: str, wish: Wish, said: str, at: datetime) -> Accepted:
-    request = _request(acting, service, direction, wish, 1.0, at)
+def _noop(
+    acting: Acting, service: Service, direction: str, parameters: ScaleParameters, message: str, at: datetime
+) -> Accepted:
+    request = _request(acting, service, direction, parameters, 1.0, at)
     request.status, request.ended_at = "NOOP", at
-    open_request(request, message=said)
-    return Accepted(request, "NOOP", said)
+    open_request(request, message=message)
+    return Accepted(request, "NOOP", message)
 
 
 def _request(
-    acting: Acting, service: Service, direction: str, wish: Wish, patience: float, at: datetime
+    acting: Acting,
+    service: Service,
+    direction: str,
+    parameters: ScaleParameters,
+    timeout: float,
+    at: datetime,
 ) -> ScaleRequest:
-    seconds = wish.timeout_secs if wish.timeout_secs is not None else patience
+    seconds = parameters.timeout_secs if parameters.timeout_secs is not None else timeout
     return ScaleRequest(
-        service=service, direction=direction, mode="managed" if wish.num_replicas > 0 else "external",
-        model_name=service.model_name, num_replicas=wish.num_replicas,
-        engine_urls=[] if wish.num_replicas > 0 else list(wish.urls), timeout_secs=seconds, force=wish.force,
-        asked_by=acting.name, by_autoscaler=wish.by_autoscaler, reason=wish.reason, created_at=at,
+        service=service, direction=direction, mode="managed" if parameters.num_replicas > 0 else "external",
+        model_name=service.model_name, num_replicas=parameters.num_replicas,
+        engine_urls=[] if parameters.num_replicas > 0 else list(parameters.urls), timeout_secs=seconds,
+        force=parameters.force,
+        asked_by=acting.name, by_autoscaler=parameters.by_autoscaler, reason=parameters.reason, created_at=at,
         updated_at=at, deadline=at + timedelta(seconds=seconds),
     )  # fmt: skip
 
 
-def _would_go(going: Sequence[Engine]) -> str:
-    names = ", ".join(engine.name for engine in going)
-    return f"Would remove {names}; nothing was removed." if going else "Nothing would be removed."
+def _dry_run_message(removed: Sequence[InferenceEngine]) -> str:
+    names = ", ".join(engine.name for engine in removed)
+    return f"Would remove {names}. Nothing was changed." if removed else "No engine would be removed."
 
 
 def _audit(acting: Acting, request: ScaleRequest) -> None:

@@ -1,4 +1,4 @@
-"""Validate scale requests and select the engines to remove."""
+"""Validate scale requests and select the inference engines to remove."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from berth.core.problems import Problem, shown
 from berth.core.spec import parse_workload
 from berth.core.spec.service import ServiceSpec
 from projects.engine import scaling
-from projects.models import Engine, ScaleRequest, Service, Workload
+from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 
 ENGINES_MAX = 10_000
 TIMEOUT_MAX = 7 * 86_400.0
@@ -19,17 +19,17 @@ TIMEOUT_MAX = 7 * 86_400.0
 class BadScaling(Invalid):
     code: ClassVar[str] = "bad-parameters"
     status: ClassVar[int] = 400
-    title: ClassVar[str] = "These parameters are not allowed"
+    title: ClassVar[str] = "Invalid parameters"
 
 
 class ScalingRuns(Conflict):
     code: ClassVar[str] = "scale-operation-running"
-    title: ClassVar[str] = "Another scale operation of this service is running"
+    title: ClassVar[str] = "Another scale operation of this service is in progress"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for. `urls` are addresses as `projects.serving.addresses` writes them."""
+class ScaleParameters:
+    """The parameters of a scale request; `urls` are normalized by `projects.serving.addresses`."""
 
     num_replicas: int = 0
     urls: tuple[str, ...] = ()
@@ -41,60 +41,63 @@ class Wish:
 
 
 def settings_of(workload: Workload) -> ServiceSpec:
-    found = parse_workload(workload.spec).service
-    assert found is not None, "a service's document has its section"
-    return found
+    service_spec = parse_workload(workload.spec).service
+    assert service_spec is not None, "the document of a service has a service section"
+    return service_spec
 
 
 def engine_count(service: Service) -> int:
-    """Those there are, those on their way, and not those that leave."""
+    """Count live and starting engines, without those being removed."""
     live = service.engines.filter(ended_at__isnull=True).exclude(state__in=scaling.LEAVING)
     return live.count()
 
 
-def check_wish(service: Service, wish: Wish) -> None:
+def check_parameters(service: Service, parameters: ScaleParameters) -> None:
     problems = []
-    if wish.model_name not in (None, "default", service.model_name):
+    if parameters.model_name not in (None, "default", service.model_name):
         problems.append(
             Problem(
-                "model_name", "this service has no such model", shown(wish.model_name), service.model_name
+                "model_name",
+                "is not the model of this service",
+                shown(parameters.model_name),
+                service.model_name,
             )
         )
-    if not 0 <= wish.num_replicas <= ENGINES_MAX:
+    if not 0 <= parameters.num_replicas <= ENGINES_MAX:
         problems.append(
-            Problem("num_replicas", "out of range", f"{wish.num_replicas}", f"0 to {ENGINES_MAX}")
+            Problem("num_replicas", "out of range", f"{parameters.num_replicas}", f"0 to {ENGINES_MAX}")
         )
-    if wish.num_replicas == 0 and not wish.urls:
+    if parameters.num_replicas == 0 and not parameters.urls:
         problems.append(
-            Problem("num_replicas", "neither num_replicas nor engine_urls", "0", "one of the two")
+            Problem("num_replicas", "num_replicas or engine_urls is required", "0", "one of the two")
         )
-    limit = wish.timeout_secs
-    if limit is not None and not (math.isfinite(limit) and 0 < limit <= TIMEOUT_MAX):
+    timeout = parameters.timeout_secs
+    if timeout is not None and not (math.isfinite(timeout) and 0 < timeout <= TIMEOUT_MAX):
         problems.append(
-            Problem("timeout_secs", "out of range", f"{limit}", f"above 0, at most {TIMEOUT_MAX:.0f}")
+            Problem("timeout_secs", "out of range", f"{timeout}", f"above 0, at most {TIMEOUT_MAX:.0f}")
         )
     if problems:
         raise BadScaling(problems)
 
 
-def check_target(service: Service, wish: Wish) -> None:
-    if 0 < wish.num_replicas < service.initial_engines:
+def check_target(service: Service, parameters: ScaleParameters) -> None:
+    if 0 < parameters.num_replicas < service.initial_engines:
         raise BadScaling([
-            Problem("num_replicas", "below the initial engines, which are never removed",
-                    f"{wish.num_replicas}", f"{service.initial_engines} or more")
+            Problem("num_replicas", "is below the number of initial engines, which are never removed",
+                    f"{parameters.num_replicas}", f"{service.initial_engines} or more")
         ])  # fmt: skip
 
 
-def chosen(service: Service, wish: Wish) -> list[Engine]:
-    """Those that go: the newest first, or exactly those named. Initial engines never do."""
+def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
+    """Return the engines to remove: the newest added ones, or exactly the ones named by address."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
-    if wish.num_replicas > 0:
+    if parameters.num_replicas > 0:
         staying = [engine for engine in live if engine.state not in scaling.LEAVING]
         added = [engine for engine in staying if engine.origin != "initial"]
-        return added[: max(0, len(staying) - wish.num_replicas)]
+        return added[: max(0, len(staying) - parameters.num_replicas)]
     by_url = {engine.url: engine for engine in live if engine.url}
-    problems, found = [], []
-    for number, url in enumerate(wish.urls):
+    problems, named = [], []
+    for number, url in enumerate(parameters.urls):
         engine = by_url.get(url)
         if engine is not None and engine.origin == "initial":
             problems.append(
@@ -103,52 +106,58 @@ def chosen(service: Service, wish: Wish) -> list[Engine]:
                 )
             )
         elif engine is not None:
-            found.append(engine)
+            named.append(engine)
         elif not service.engines.filter(url=url).exists():
             problems.append(
                 Problem(
                     f"engine_urls[{number}]",
-                    "is no engine of this service",
+                    "is not an engine of this service",
                     shown(url),
-                    "a url that `engines` lists",
+                    "a URL listed under `engines`",
                 )
             )
     if problems:
         raise BadScaling(problems)
-    return found
+    return named
 
 
-def is_same(running: ScaleRequest, direction: str, wish: Wish) -> bool:
+def is_same(running: ScaleRequest, direction: str, parameters: ScaleParameters) -> bool:
     if running.direction != direction or running.status == "ROLLING_BACK":
         return False
-    if wish.num_replicas > 0:
-        return running.num_replicas == wish.num_replicas and running.force == wish.force
-    asked = set(running.engine_urls or running.removed.values_list("url", flat=True))
-    return running.num_replicas == 0 and asked == set(wish.urls) and running.force == wish.force
+    if parameters.num_replicas > 0:
+        return running.num_replicas == parameters.num_replicas and running.force == parameters.force
+    requested_urls = set(running.engine_urls or running.removed.values_list("url", flat=True))
+    return (
+        running.num_replicas == 0
+        and requested_urls == set(parameters.urls)
+        and running.force == parameters.force
+    )
 
 
 def refuse_if_running(running: ScaleRequest | None) -> None:
     if running is not None:
-        said = f"{running.get_direction_display()} {running.pk} is {running.status}: wait for its end"
+        message = f"{running.get_direction_display()} {running.pk} is {running.status}. Wait until it ends"
         raise ScalingRuns(
-            f"{said}, or cancel it." if running.direction == "scale_out" else f"{said}.",
+            f"{message}, or cancel it." if running.direction == "scale_out" else f"{message}.",
             running=str(running.pk),
         )
 
 
-def new_urls(service: Service, wish: Wish, running: ScaleRequest | None) -> list[str]:
-    """Addresses that are neither engines now nor about to be."""
-    known = set(service.engines.filter(ended_at__isnull=True).values_list("url", flat=True))
+def new_urls(service: Service, parameters: ScaleParameters, running: ScaleRequest | None) -> list[str]:
+    """Return the requested addresses that are neither live engines nor being added."""
+    current_urls = set(service.engines.filter(ended_at__isnull=True).values_list("url", flat=True))
     if running is not None and running.direction == "scale_out":
-        known |= set(running.engine_urls)
-    return [url for url in dict.fromkeys(wish.urls) if url not in known]
+        current_urls |= set(running.engine_urls)
+    return [url for url in dict.fromkeys(parameters.urls) if url not in current_urls]
 
 
-def nothing_to_add(service: Service, wish: Wish, running: ScaleRequest | None, urls: Sequence[str]) -> str:
+def nothing_to_add(
+    service: Service, parameters: ScaleParameters, running: ScaleRequest | None, urls: Sequence[str]
+) -> str:
     if running is not None and (running.direction == "scale_in" or running.status == "ROLLING_BACK"):
         return ""
-    if wish.num_replicas > 0:
+    if parameters.num_replicas > 0:
         count = max(engine_count(service), running.num_replicas if running else 0)
-        there = f"There are {count} engines already, counting those on their way."
-        return there if count >= wish.num_replicas else ""
-    return "" if urls else "All of these engines are there already, or on their way."
+        message = f"The service already has {count} engines, including those being added."
+        return message if count >= parameters.num_replicas else ""
+    return "" if urls else "All of these engines are already part of the service or being added."

@@ -15,12 +15,12 @@ from projects.services.inference.requests import locked
 
 
 def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> Service:
-    """Until its end nothing is copied from engine to engine and no engine is drained. Again: no change."""
+    """Pause weight copies and drains of the service's engines until `end`. Idempotent."""
     require(acting, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = locked(service)
         if row.syncing_since is not None:
-            raise Conflict("Weights are being copied to engines that were added: try again in a moment.")
+            raise Conflict("Weights are being copied to added engines. Try again in a moment.")
         if row.updating_since is None:
             _set(row, now or timezone.now())
             _audit(acting, "begin_weight_update", row)
@@ -28,7 +28,7 @@ def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> S
 
 
 def end(*, acting: Acting, service: Service) -> Service:
-    """Engines that were added now get what the initial ones have. Again: no change."""
+    """End the update: added engines then copy the weights of the initial ones. Idempotent."""
     require(acting, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = locked(service)

@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
-What is to be told is written in the transaction of the move it tells of. The task queue carries it out; a
-delivery whose carrier died is due again a little later, so it may arrive twice but is never lost.
+A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. A
+delivery whose task died becomes due again shortly afterwards, so it may arrive twice but is never lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,46 +13,46 @@ from django.db.models import F
 from django_q.tasks import async_task
 
 from berth.core.spec.addresses import Channel, channel_of
-from projects.delivering.http import NotTaken
+from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload
 from projects.services.notifications import notify
 
-MOST_TRIES = 8
-FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=2)
-CARRIED_FOR = timedelta(minutes=5)  # then it is somebody else's to try
-MOST_AT_ONCE = 200
-NOBODY_CAME_BACK = "whoever carried it did not come back"
-NEWS = {
+MAX_ATTEMPTS = 8
+FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
+ATTEMPT_TIMEOUT = timedelta(minutes=5)  # then another task may try again
+MAX_BATCH = 200
+WORKER_DIED = "the delivery task died"
+KIND_BY_PHASE = {
     Phase.RUNNING: "started",
     Phase.COMPLETED: "completed",
     Phase.FAILED: "failed",
     Phase.CANCELLED: "cancelled",
 }
 UNSCHEDULABLE = "unschedulable"
-GAVE_WAY = ("Reclaimed", "Preempted")
+EVICTION_REASONS = ("Reclaimed", "Preempted")
 
 
-def news_of(to: str, reason: str) -> str | None:
-    """What a move is called in a document's `notifications`; None for one that nobody is told of."""
+def event_kind(to: str, reason: str) -> str | None:
+    """Return the event of a state change as used in `notifications`, or None if it is not reported."""
     if to == Phase.STOPPING:
-        return "preempted" if reason in GAVE_WAY else None
-    return NEWS.get(Phase(to))
+        return "preempted" if reason in EVICTION_REASONS else None
+    return KIND_BY_PHASE.get(Phase(to))
 
 
-def remember(workload: Workload, *, to: str, reason: str, message: str, now: datetime) -> int:
-    """In the transaction of the move. Returns how many are to be told."""
-    told = news_of(to, reason)
-    if told is None:
+def enqueue(workload: Workload, *, to: str, reason: str, message: str, now: datetime) -> int:
+    """Queue deliveries in the transaction of the state change. Return the number of addresses."""
+    kind = event_kind(to, reason)
+    if kind is None:
         return 0
-    return _write(told, _addresses(workload, [told]), workload, reason, message, now)
+    return _write(kind, _addresses(workload, [kind]), workload, reason, message, now)
 
 
-def remember_unschedulable(workload: Workload, message: str, now: datetime) -> int:
-    """In the transaction that marks the workload. Return how many addresses are notified.
+def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> int:
+    """Queue deliveries in the transaction that marks the workload. Return the number of addresses.
 
-    It goes to every address that wants to hear of failures, too: the workload will neither fail nor complete.
-    Where there is none, it goes to the mail address of the person who submitted the workload.
+    Addresses subscribed to failures are notified as well, because the workload will neither fail nor
+    complete. If there is no address, the mail address of the submitter is used.
     """
     addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
     if not addresses and settings.BERTH_SENDS_MAIL:
@@ -61,14 +61,16 @@ def remember_unschedulable(workload: Workload, message: str, now: datetime) -> i
 
 
 def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Addressed]:
-    """Every address once: those of the document, and those of subscriptions."""
-    wanted = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
-    named = [
-        entry["to"] for entry in wanted if not set(kinds).isdisjoint(entry.get("on", ("completed", "failed")))
+    """Return the addresses of the document and of subscriptions, each once."""
+    entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
+    addresses_in_spec = [
+        entry["to"]
+        for entry in entries
+        if not set(kinds).isdisjoint(entry.get("on", ("completed", "failed")))
     ]
     addresses: dict[str, notify.Addressed] = {}
-    for address in named:
-        if channel := channel_of(address):  # a document from before addresses were checked may have none
+    for address in addresses_in_spec:
+        if channel := channel_of(address):  # documents stored before addresses were checked may have none
             addresses[address] = (address, channel, None)
     for kind in kinds:
         for each in notify.subscribers(workload, kind):
@@ -87,43 +89,43 @@ def _write(
 
 
 def deliver(delivery: int, now: datetime) -> bool:
-    """One try, if it is due and nobody else is at it. True when it arrived."""
+    """Attempt a delivery that is due and not being attempted elsewhere. Return True if it arrived."""
     due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, due_at__lte=now)
-    if not due.update(due_at=now + CARRIED_FOR, tries=F("tries") + 1):
+    if not due.update(due_at=now + ATTEMPT_TIMEOUT, tries=F("tries") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
-    if row.tries > MOST_TRIES:  # it ends its carriers, not the other way round
-        _end(row, Delivery.State.GIVEN_UP, now, tries=MOST_TRIES, last_error=NOBODY_CAME_BACK)
+    if row.tries > MAX_ATTEMPTS:  # this delivery kills its tasks
+        _end(row, Delivery.State.GIVEN_UP, now, tries=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:
         send(row, now)
-    except NotTaken as trouble:
-        _failed(row, trouble, now)
+    except DeliveryError as error:
+        _failed(row, error, now)
         return False
     _end(row, Delivery.State.DELIVERED, now, last_error="")
     return True
 
 
-def hand_out_due(now: datetime) -> int:
-    """Those whose turn comes again, and those whose carrier died. Returns how many."""
+def enqueue_due(now: datetime) -> int:
+    """Enqueue tasks for deliveries that are due for a retry or whose task died. Return the number."""
     due = Delivery.objects.filter(state=Delivery.State.WAITING, due_at__lte=now).order_by("due_at", "pk")
-    waiting = list(due.values_list("pk", flat=True)[:MOST_AT_ONCE])
+    waiting = list(due.values_list("pk", flat=True)[:MAX_BATCH])
     for pk in waiting:
         async_task(notify.TASK, pk)
     return len(waiting)
 
 
-def forget_old(*, before: datetime) -> int:
+def delete_old(*, before: datetime) -> int:
     return Delivery.objects.exclude(state=Delivery.State.WAITING).filter(at__lt=before).delete()[0]
 
 
-def pause_after(tries: int) -> timedelta:
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1))
+def delay_after(tries: int) -> timedelta:
+    return min(MAX_DELAY, FIRST_DELAY * 2 ** (tries - 1))
 
 
-def _content(workload: Workload, news: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+def _content(workload: Workload, event: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
     return {
-        "event": news,
+        "event": event,
         "workload": workload.name,
         "workload_id": str(workload.pk),
         "project": workload.project.name,
@@ -134,12 +136,12 @@ def _content(workload: Workload, news: str, reason: str, message: str, now: date
     }
 
 
-def _failed(row: Delivery, trouble: NotTaken, now: datetime) -> None:
-    if trouble.for_good or row.tries >= MOST_TRIES:
-        _end(row, Delivery.State.GIVEN_UP, now, last_error=str(trouble)[:500])
+def _failed(row: Delivery, error: DeliveryError, now: datetime) -> None:
+    if error.permanent or row.tries >= MAX_ATTEMPTS:
+        _end(row, Delivery.State.GIVEN_UP, now, last_error=str(error)[:500])
         return
     Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
-        due_at=now + pause_after(row.tries), last_error=str(trouble)[:500]
+        due_at=now + delay_after(row.tries), last_error=str(error)[:500]
     )
 
 

@@ -8,36 +8,38 @@ from django.db import transaction
 from berth.core.spec.addresses import Channel
 from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
-from projects.services.notifications.notify import of_its_place, wanting, write
+from projects.services.notifications.notify import subscribed_to, workloads_in_scope, write
 
-MESSAGE = "GPUs that it holds: {gpus:g}. Since {since} none was busy for {percent} % of the time."
+MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent} % utilization) since {since}."
 
 
-def tell_idle(now: datetime) -> int:
-    """Each spell of idleness once for each address."""
-    told = 0
-    for subscription in wanting("idle"):
+def notify_idle(now: datetime) -> int:
+    """Notify each address once per idle period. Return the number of deliveries."""
+    count = 0
+    for subscription in subscribed_to("idle"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
             if row is not None:
-                told += _tell(row, now)
-    return told
+                count += _notify(row, now)
+    return count
 
 
-def _tell(row: Subscription, now: datetime) -> int:
-    holding = of_its_place(row).filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).select_related("project")
-    by_id = {workload.pk: workload for workload in holding}
+def _notify(row: Subscription, now: datetime) -> int:
+    allocated = (
+        workloads_in_scope(row).filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).select_related("project")
+    )
+    by_id = {workload.pk: workload for workload in allocated}
     idle = idle_since(by_id, now)
-    before = Delivery.objects.filter(kind="idle", to=row.to, workload_id__in=list(idle))
-    heard = {(pk, at) for pk, at in before.values_list("workload_id", "content__since")}
-    told = 0
+    earlier = Delivery.objects.filter(kind="idle", to=row.to, workload_id__in=list(idle))
+    notified = {(pk, at) for pk, at in earlier.values_list("workload_id", "content__since")}
+    count = 0
     for pk, since in sorted(idle.items(), key=lambda pair: (pair[1], pair[0])):
         content = _content(by_id[pk], since, now)
-        if (pk, content["since"]) not in heard:
+        if (pk, content["since"]) not in notified:
             write("idle", (row.to, Channel(row.channel), row), content, now, by_id[pk])
-            told += 1
-    return told
+            count += 1
+    return count
 
 
 def _content(workload: Workload, since: datetime, now: datetime) -> dict[str, object]:

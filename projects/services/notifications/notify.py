@@ -1,4 +1,4 @@
-"""Turn events into deliveries for subscribers."""
+"""Find subscribers of events and write deliveries for them."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -15,14 +15,17 @@ from projects.acting import Acting
 from projects.models import Budget, Delivery, Department, Phase, Subscription, Workload
 
 TASK = "projects.tasks.deliver"
-POOL_AGAIN = timedelta(hours=6)
-MOST_AT_ONCE = 100
+POOL_REPEAT = timedelta(hours=6)
+MAX_BATCH = 100
 
 Addressed = tuple[str, Channel, Subscription | None]
 
 
-def subscribers(workload: Workload, news: str) -> Iterable[Addressed]:
-    """Of whoever submitted it, as long as they see it, of its project, its department, of the platform."""
+def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
+    """Yield the addresses subscribed to `event` by the submitter, the project, department or platform.
+
+    Subscriptions of the submitter count only while they can see the workload.
+    """
     project = workload.project
     places = (
         Q(project=project.pk)
@@ -31,13 +34,13 @@ def subscribers(workload: Workload, news: str) -> Iterable[Addressed]:
     )
     if workload.submitted_by_id is not None:
         places |= Q(user=workload.submitted_by_id)
-    for row in Subscription.objects.filter(places, news__contains=[news]).select_related("user"):
+    for row in Subscription.objects.filter(places, news__contains=[event]).select_related("user"):
         if row.user is None or _sees(row, workload):
             yield row.to, Channel(row.channel), row
 
 
 def owner_addresses(workload: Workload) -> Iterable[str]:
-    """Yield the mail address of the person who submitted the workload, as long as they see it."""
+    """Yield the mail address of the submitter while they can see the workload."""
     owner = workload.submitted_by
     if owner is None or not owner.is_active or not owner.email:
         return
@@ -48,7 +51,7 @@ def owner_addresses(workload: Workload) -> Iterable[str]:
 def write(
     kind: str, to: Addressed, content: dict[str, Any], now: datetime, workload: Workload | None = None
 ) -> Delivery:
-    """In the caller's transaction; the task queue carries it out."""
+    """Store a delivery in the caller's transaction and enqueue the task that sends it."""
     address, channel, subscription = to
     row = Delivery.objects.create(
         kind=kind,
@@ -64,24 +67,24 @@ def write(
     return row
 
 
-def tell_waiting(now: datetime) -> int:
-    """Of work that waits longer than somebody wants to wait without being told; each wait once."""
-    told = 0
-    for subscription in wanting("waiting"):
+def notify_pending(now: datetime) -> int:
+    """Notify subscribers of workloads pending longer than their threshold, once per pending period."""
+    count = 0
+    for subscription in subscribed_to("waiting"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
             if row is None:
                 continue
-            for workload in _waiting(row, now)[:MOST_AT_ONCE]:
-                content = _of_waiting(workload, now)
+            for workload in _pending(row, now)[:MAX_BATCH]:
+                content = _pending_content(workload, now)
                 write("waiting", (row.to, Channel(row.channel), row), content, now, workload)
-                told += 1
-    return told
+                count += 1
+    return count
 
 
-def tell_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
-    """In the transaction that writes down that so much is used."""
+def notify_budget(budget: Budget, percent: int, used: float, forecast: float, now: datetime) -> int:
+    """Notify subscribers in the transaction that records the budget warning. Return their number."""
     owner = budget.owner
     if isinstance(owner, Department):
         places = Q(department=owner)
@@ -95,8 +98,8 @@ def tell_budget(budget: Budget, percent: int, used: float, forecast: float, now:
         "used_gpu_hours": round(used, 1),
         "forecast_gpu_hours": round(forecast, 1),
         "budget_gpu_hours": budget.gpu_hours,
-        "message": f"{used:,.1f} of {budget.gpu_hours:,} GPU-hours of this month are used; "
-        f"at the present pace it will be {forecast:,.1f} by its end.",
+        "message": f"{used:,.1f} of {budget.gpu_hours:,} GPU-hours are used this month. "
+        f"The forecast for the end of the month is {forecast:,.1f}.",
         "at": now.isoformat(timespec="seconds"),
     }
     rows = list(Subscription.objects.filter(places, news__contains=["budget"]))
@@ -105,31 +108,31 @@ def tell_budget(budget: Budget, percent: int, used: float, forecast: float, now:
     return len(rows)
 
 
-def tell_pools(now: datetime) -> int:
-    """Report failing pools, again after some hours, and at once when one stops ordering nodes."""
-    told = 0
+def notify_pools(now: datetime) -> int:
+    """Notify subscribers of failing pools, again every few hours, and at once when provisioning stops."""
+    count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
-    for row in wanting("pool"):
+    for row in subscribed_to("pool"):
         for pool in failing:
             stopped = pool.provisioning_stopped
-            lately = Delivery.objects.filter(
+            recent = Delivery.objects.filter(
                 kind="pool", to=row.to, content__pool=pool.name, content__stopped=stopped,
-                at__gt=now - POOL_AGAIN,
+                at__gt=now - POOL_REPEAT,
             )  # fmt: skip
-            if not lately.exists():
+            if not recent.exists():
                 content = {"event": "pool", "pool": pool.name, "message": pool.last_error, "stopped": stopped,
                            "at": now.isoformat(timespec="seconds")}  # fmt: skip
                 write("pool", (row.to, Channel(row.channel), row), content, now)
-                told += 1
-    return told
+                count += 1
+    return count
 
 
-def wanting(news: str) -> QuerySet[Subscription]:
-    return Subscription.objects.filter(news__contains=[news]).order_by("pk")
+def subscribed_to(event: str) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(news__contains=[event]).order_by("pk")
 
 
-def of_its_place(row: Subscription) -> QuerySet[Workload]:
-    """The work that a subscription tells of."""
+def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
+    """Return the workloads that a subscription covers."""
     rows = Workload.objects.all()
     if row.user is not None:
         rows = rows.filter(submitted_by=row.user, project__in=visible_projects(Acting.person(row.user)))
@@ -140,8 +143,8 @@ def of_its_place(row: Subscription) -> QuerySet[Workload]:
     return rows
 
 
-def _waiting(row: Subscription, now: datetime) -> QuerySet[Workload]:
-    rows = of_its_place(row).filter(
+def _pending(row: Subscription, now: datetime) -> QuerySet[Workload]:
+    rows = workloads_in_scope(row).filter(
         phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.waiting_minutes)
     )
     before = Delivery.objects.filter(
@@ -150,7 +153,7 @@ def _waiting(row: Subscription, now: datetime) -> QuerySet[Workload]:
     return rows.filter(~Exists(before)).select_related("project").order_by("since", "pk")
 
 
-def _of_waiting(workload: Workload, now: datetime) -> dict[str, Any]:
+def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
     return {
         "event": "waiting",
         "workload": workload.name,
@@ -158,12 +161,12 @@ def _of_waiting(workload: Workload, now: datetime) -> dict[str, Any]:
         "project": workload.project.name,
         "run": workload.run,
         "reason": workload.reason,
-        "message": workload.message or workload.reason or "The scheduler has not looked at it yet.",
+        "message": workload.message or workload.reason or "Not evaluated by the scheduler yet.",
         "minutes": int((now - workload.since).total_seconds() // 60),
         "at": now.isoformat(timespec="seconds"),
     }
 
 
 def _sees(row: Subscription, workload: Workload) -> bool:
-    assert row.user is not None, "asked of people's own only"
+    assert row.user is not None, "only called for personal subscriptions"
     return visible_projects(Acting.person(row.user)).filter(pk=workload.project_id).exists()

@@ -11,16 +11,16 @@ from berth.core.problems import Problem, shown
 from berth.core.spec.addresses import ALLOWED, Channel, channel_of, url_of
 from projects.access import Action, may, require
 from projects.acting import Acting
-from projects.delivering.destination import refused_at_sight
+from projects.delivering.destination import refusal_without_lookup
 from projects.models import Department, Project, Subscription
-from projects.models.subscriptions import MINUTES_MOST, NEWS, OF_WORK
+from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
 from projects.services import audit
-from projects.services.quotas import place_of
+from projects.services.quotas import owner_columns
 
-MOST_EACH = 50
-CALLED = "a public address, or one of a network that the setting BERTH_NOTIFY_NETWORKS names"
-LONG = 16  # a path of which four letters give nothing away
-TOLD_OF_PLACES = (*OF_WORK, "budget")
+MAX_PER_SCOPE = 50
+ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
+SECRET_PATH_LENGTH = 16  # the last four characters of a longer path reveal nothing
+SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
 
 Place = User | Department | Project | None  # None: the whole platform
 
@@ -28,31 +28,31 @@ Place = User | Department | Project | None  # None: the whole platform
 def subscribe(
     *, acting: Acting, place: Place, to: str, news: Iterable[str], waiting_minutes: int = 60
 ) -> Subscription:
-    """News of one's own work, or of a project, department or platform that one administers.
+    """Subscribe to events of one's own workloads, or of a project, department or platform one administers.
 
-    Raises Invalid, Conflict (there already, or too many), Forbidden.
+    Raises Invalid, Conflict (duplicate, or too many), Forbidden.
     """
     _require(acting, place)
-    channel, wanted = _checked(place, to, list(news), waiting_minutes)
-    where = _columns(place)
-    if Subscription.objects.filter(**where).count() >= MOST_EACH:
-        raise Conflict(f"There are {MOST_EACH} already: remove one first.")
-    made = Subscription(
-        **where, news=wanted, waiting_minutes=waiting_minutes, to=to, channel=channel, made_by=acting.name
+    channel, events = _checked(place, to, list(news), waiting_minutes)
+    scope = _columns(place)
+    if Subscription.objects.filter(**scope).count() >= MAX_PER_SCOPE:
+        raise Conflict(f"There are already {MAX_PER_SCOPE} subscriptions here. Delete one first.")
+    subscription = Subscription(
+        **scope, news=events, waiting_minutes=waiting_minutes, to=to, channel=channel, made_by=acting.name
     )
     try:
         with transaction.atomic():
-            made.save()
-            _written(acting, "subscribe", made, {"news": wanted, "to": shown_address(to)})
+            subscription.save()
+            _record(acting, "subscribe", subscription, {"news": events, "to": shown_address(to)})
     except IntegrityError:
-        raise Conflict("This address is told of it already: remove that first.") from None
-    return made
+        raise Conflict("This address is already subscribed here. Delete that subscription first.") from None
+    return subscription
 
 
 def unsubscribe(*, acting: Acting, subscription: Subscription) -> None:
     require_change(acting, subscription)
     with transaction.atomic():
-        _written(acting, "unsubscribe", subscription, None)
+        _record(acting, "unsubscribe", subscription, None)
         subscription.delete()
 
 
@@ -61,7 +61,7 @@ def require_change(acting: Acting, subscription: Subscription) -> None:
 
 
 def may_change(acting: Acting, subscription: Subscription) -> bool:
-    """One's own, or of what one administers."""
+    """Return True for one's own subscription, and for those of scopes that one administers."""
     if subscription.user_id is not None:
         return acting.user is not None and subscription.user_id == acting.user.pk
     place = subscription.project or subscription.department
@@ -69,12 +69,12 @@ def may_change(acting: Acting, subscription: Subscription) -> bool:
 
 
 def shown_address(to: str) -> str:
-    """An address of a hook is as good as a password: only its host and last letters are told again."""
+    """Return the address to display: of a hook, which is a secret, only the host and last characters."""
     if channel_of(to) == Channel.MAIL:
         return to
     scheme, _, rest = to.partition("://")
     place, _, path = rest.partition("/")
-    return f"{scheme}://{place.rpartition('@')[2]}/…{path[-4:] if len(path) > LONG else ''}"
+    return f"{scheme}://{place.rpartition('@')[2]}/…{path[-4:] if len(path) > SECRET_PATH_LENGTH else ''}"
 
 
 def _require(acting: Acting, place: Place) -> None:
@@ -82,7 +82,7 @@ def _require(acting: Acting, place: Place) -> None:
         require(acting, Action.ADMINISTER)
     elif isinstance(place, User):
         if acting.user is None or place.pk != acting.user.pk:
-            raise Forbidden("News of somebody's own work are theirs to ask for.")
+            raise Forbidden("You can only subscribe to your own workloads.")
     else:
         require(acting, Action.GRANT, place)
 
@@ -92,20 +92,24 @@ def _checked(place: Place, to: str, news: list[str], minutes: int) -> tuple[Chan
     channel = channel_of(to) if len(to) <= 2000 else None
     if channel is None:
         problems.append(Problem("to", "is not an address", shown(to), ALLOWED))
-    elif channel != Channel.MAIL and (why := refused_at_sight(url_of(to), settings.BERTH_NOTIFY_NETWORKS)):
-        problems.append(Problem("to", f"is not called: {why}", shown_address(to), CALLED))
-    allowed = NEWS if place is None else OF_WORK if isinstance(place, User) else TOLD_OF_PLACES
+    elif channel != Channel.MAIL and (
+        reason := refusal_without_lookup(url_of(to), settings.BERTH_NOTIFY_NETWORKS)
+    ):
+        problems.append(Problem("to", f"is not allowed: {reason}", shown_address(to), ALLOWED_HOOKS))
+    allowed = EVENTS if place is None else WORKLOAD_EVENTS if isinstance(place, User) else SCOPE_EVENTS
     for word in news:
         if word not in allowed:
-            problems.append(Problem("events", "is not told of there", shown(word), ", ".join(allowed)))
+            problems.append(
+                Problem("events", "is not an event of this scope", shown(word), ", ".join(allowed))
+            )
     if not news:
-        problems.append(Problem("events", "names nothing", "", ", ".join(allowed)))
-    if not 1 <= minutes <= MINUTES_MOST:
-        span = f"1 to {MINUTES_MOST} minutes"
-        problems.append(Problem("pending_minutes", "is not a time to wait", shown(minutes), span))
+        problems.append(Problem("events", "is empty", "", ", ".join(allowed)))
+    if not 1 <= minutes <= MAX_PENDING_MINUTES:
+        span = f"1 to {MAX_PENDING_MINUTES} minutes"
+        problems.append(Problem("pending_minutes", "is out of range", shown(minutes), span))
     if problems or channel is None:
         raise Invalid(problems)
-    return channel, [word for word in NEWS if word in news]
+    return channel, [word for word in EVENTS if word in news]
 
 
 def _columns(place: Place) -> dict[str, User | Department | Project | None]:
@@ -113,8 +117,8 @@ def _columns(place: Place) -> dict[str, User | Department | Project | None]:
         return {"user": None, "project": None, "department": None}
     if isinstance(place, User):
         return {"user": place, "project": None, "department": None}
-    return {"user": None, "project": None, "department": None, **place_of(place)}
+    return {"user": None, "project": None, "department": None, **owner_columns(place)}
 
 
-def _written(acting: Acting, action: str, row: Subscription, after: dict[str, object] | None) -> None:
+def _record(acting: Acting, action: str, row: Subscription, after: dict[str, object] | None) -> None:
     audit.write_down(acting, action, row, after=after, project=row.project, department=row.department)

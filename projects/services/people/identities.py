@@ -1,9 +1,9 @@
 """Users who sign in through the organisation's OpenID Connect provider.
 
-A returning user is found by the provider's subject, never by a user name or e-mail address, which may have
-been given to another person since. On the first sign-in, an account that an admin created without a password
-is linked if it has the e-mail address that the provider has verified. A user name alone links nothing: at
-many providers people choose their own.
+A returning user is identified by the provider's subject, never by a user name or e-mail address, which may
+have been reassigned. On the first sign-in, an account that an admin created without a password is linked if
+it has the e-mail address that the provider has verified. A user name alone links nothing: many providers
+let users choose their own.
 """
 
 import re
@@ -19,40 +19,48 @@ from projects.models import Identity
 from projects.services import audit
 
 NAME = re.compile(r"[\w.@+-]{1,150}")
-INACTIVE = "This account is closed. Ask an admin of the platform."
-UNKNOWN = "Nobody of that name is known here. Ask an admin of the platform to add you."
+INACTIVE = "This account is deactivated. Ask a platform admin."
+UNKNOWN = "You do not have an account yet. Ask a platform admin to create one."
 TAKEN = (
-    "An account with the user name {name} exists already. Berth links it to single sign-on only if it has no "
-    "password, is linked to no one else, and has the e-mail address that the provider has verified. "
+    "An account with the user name {name} already exists. Berth links it to single sign-on only if it has no "
+    "password, no other linked identity, and the e-mail address that the provider has verified. "
     "Ask a platform admin to check the account's e-mail address."
 )
 AMBIGUOUS = (
     "More than one account has the e-mail address {mail}. "
     "Ask a platform admin to remove it from all of them but yours."
 )
-NAMELESS = "The provider tells no name that can be used here: {claim} is missing or has other signs."
+NAMELESS = "The identity provider sent no usable user name: {claim} is missing or has invalid characters."
 
 
-def person_of(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
-    """`claims` of an ID token that was checked. Raises Forbidden with what the person should know."""
+def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
+    """Return the user for the claims of a verified ID token. Raises Forbidden with advice for the user."""
     subject = str(claims["sub"])
-    known = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
-    user = known.user if known is not None else _met(claims, issuer, subject, name_claim, may_create)
+    identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
+    user = (
+        identity.user
+        if identity is not None
+        else _first_sign_in(claims, issuer, subject, name_claim, may_create)
+    )
     if not user.is_active:
         raise Forbidden(INACTIVE)
     return user
 
 
-def _met(claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool) -> User:
-    """The account for a first sign-in: one that waits for this e-mail address, or else a new one."""
+def _first_sign_in(
+    claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
+) -> User:
+    """Link the account prepared for this e-mail address, or create a new one."""
     acting = Acting.system("single sign-on")
     try:
         with transaction.atomic():
-            user = _awaited(_mail(claims)) or _created(acting, claims, name_claim, may_create)
+            user = _account_to_link(_verified_mail(claims)) or _created(
+                acting, claims, name_claim, may_create
+            )
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_down(acting, "identify", user, after={"issuer": issuer})
     except IntegrityError:
-        # Either the same person signed in twice at once, or another one has just taken the user name.
+        # The same person signed in twice at once, or someone else has just taken the user name.
         stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
         if stored is None:
             raise Forbidden(TAKEN.format(name=claims.get(name_claim))) from None
@@ -60,23 +68,23 @@ def _met(claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, 
     return user
 
 
-def _awaited(mail: str) -> User | None:
-    """The account with this address that has neither a password nor an identity."""
+def _account_to_link(mail: str) -> User | None:
+    """Return the account with this address that has neither a password nor an identity, if any."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")
-    waiting = [
+    candidates = [
         user
         for user in rows
         if _is_same_address(user.email, mail) and not user.has_usable_password() and not _has_identity(user)
     ]
-    if len(waiting) > 1:
+    if len(candidates) > 1:
         raise Forbidden(AMBIGUOUS.format(mail=mail))
-    return waiting[0] if waiting else None
+    return candidates[0] if candidates else None
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Letters of other scripts that a database folds into ASCII letters stay different."""
+    """Compare addresses without case, but without folding letters of other scripts into ASCII."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
@@ -88,7 +96,7 @@ def _created(acting: Acting, claims: Mapping[str, Any], name_claim: str, may_cre
         raise Forbidden(TAKEN.format(name=name))
     if not may_create:
         raise Forbidden(UNKNOWN)
-    user = User(username=name, email=_mail(claims))
+    user = User(username=name, email=_verified_mail(claims))
     user.set_unusable_password()
     user.save()
     audit.write_down(acting, "create", user, after={"username": name, "email": user.email})
@@ -99,7 +107,7 @@ def _has_identity(user: User) -> bool:
     return Identity.objects.filter(user=user).exists()
 
 
-def _mail(claims: Mapping[str, Any]) -> str:
-    """Only one that the provider has verified."""
+def _verified_mail(claims: Mapping[str, Any]) -> str:
+    """Return the address that the provider has verified, or an empty string."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

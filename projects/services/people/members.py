@@ -1,4 +1,4 @@
-"""Grant and revoke roles, create people."""
+"""Grant and revoke roles, create users."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from projects.acting import Acting
 from projects.models import Department, Membership, Project, Role
 from projects.services import announce, audit
 
-OF_DEPARTMENT = (Role.DEPARTMENT_ADMIN, Role.VIEWER)
-OF_PROJECT = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
+DEPARTMENT_ROLES = (Role.DEPARTMENT_ADMIN, Role.VIEWER)
+PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
 def grant(*, acting: Acting, user: User, role: str, scope: Department | Project | None) -> Membership:
-    """Gives the person this role in the scope, instead of the one held there before."""
+    """Give the user this role in the scope, replacing an earlier one. Raises Invalid, Forbidden, NotFound."""
     _check(role, scope)
     require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     place: dict[str, Any] = {
@@ -29,12 +29,12 @@ def grant(*, acting: Acting, user: User, role: str, scope: Department | Project 
     }
     with with_living_references(str(scope or user)):
         if not User.objects.select_for_update().filter(pk=user.pk).exists():
-            raise NotFound(f"{user} was deleted at the same moment.")
-        held = Membership.objects.filter(user=user, **place).first()
-        before = {"role": held.role} if held else None
-        if held is not None and held.role == role:
-            return held
-        membership = held or Membership(user=user, **place)
+            raise NotFound(f"{user} was deleted in the meantime.")
+        stored = Membership.objects.filter(user=user, **place).first()
+        before = {"role": stored.role} if stored else None
+        if stored is not None and stored.role == role:
+            return stored
+        membership = stored or Membership(user=user, **place)
         membership.role = role
         membership.save()
         audit.write_down(
@@ -61,7 +61,7 @@ def revoke(*, acting: Acting, membership: Membership) -> None:
 
 
 def create_user(*, acting: Acting, username: str, email: str = "", password: str | None = None) -> User:
-    """A new person; without a password they cannot sign in until one is set."""
+    """Create a user. Without a password they cannot sign in until one is set. Raises Invalid, Conflict."""
     require(acting, Action.ADMINISTER)
     user = User(username=username, email=email)
     try:
@@ -77,7 +77,7 @@ def create_user(*, acting: Acting, username: str, email: str = "", password: str
             user.save()
             audit.write_down(acting, "create", user, after={"username": username, "email": email})
     except IntegrityError:
-        raise Conflict(f"There is a user named {shown(username)} already.") from None
+        raise Conflict(f"A user named {shown(username)} already exists.") from None
     return user
 
 
@@ -85,7 +85,7 @@ def _check(role: str, scope: Department | Project | None) -> None:
     if scope is None:
         allowed: tuple[str, ...] = (Role.PLATFORM_ADMIN,)
     else:
-        allowed = OF_DEPARTMENT if isinstance(scope, Department) else OF_PROJECT
+        allowed = DEPARTMENT_ROLES if isinstance(scope, Department) else PROJECT_ROLES
     if role not in allowed:
         where = "the platform" if scope is None else f"a {scope._meta.verbose_name}"
         raise Invalid([Problem("role", f"is not a role of {where}", shown(role), ", ".join(allowed))])
@@ -98,11 +98,11 @@ def _ids(membership: Membership) -> dict[str, int | None]:
 
 
 def _problems(error: ValidationError, username: str, email: str) -> list[Problem]:
-    given = {"username": username, "email": email}
+    values = {"username": username, "email": email}
     if not hasattr(error, "error_dict"):
         return [Problem("password", message) for message in error.messages]
     return [
-        Problem("" if field == "__all__" else field, message, shown(given.get(field, "")))
+        Problem("" if field == "__all__" else field, message, shown(values.get(field, "")))
         for field, messages in sorted(error.message_dict.items())
         for message in messages
     ]

@@ -1,4 +1,4 @@
-"""Change a person's password and end what was opened with the old one."""
+"""Change a user's password and revoke what was opened with the old one."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class WrongPassword(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The person as stored, how many tokens were revoked, and the token that replaces the one used here."""
+    """The stored user, the number of revoked tokens, and the token that replaces the one in use."""
 
     user: User
     revoked: int
@@ -39,22 +39,22 @@ class Changed:
 
 
 def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = False) -> Changed:
-    """Replace the acting person's password.
+    """Replace the acting user's password.
 
     1. The current password is checked, the new one validated.
     2. Tokens created by sign-in are revoked; with `revoke_tokens`, all others as well.
-    3. Visits to ports of workloads end. Browser sessions end by themselves: each carries a hash of the
+    3. Visits to workload ports end. Other browser sessions end because each carries a hash of the
        password. The caller renews the session of the request.
-    4. If the request came with a token created by sign-in, a new one with its scopes and its end replaces it.
+    4. If the request came with a token created by sign-in, a new one with its scopes and expiry replaces it.
 
-    Raises Conflict without a password, WrongPassword, and Invalid where the new one does not qualify.
+    Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """
     if acting.user is None:
-        raise Forbidden("Only people have a password.")
+        raise Forbidden("Only users have a password.")
     with transaction.atomic():
         user = User.objects.select_for_update().filter(pk=acting.user.pk, is_active=True).first()
         if user is None:
-            raise NotFound("This account was closed at the same moment.")
+            raise NotFound("This account was deactivated in the meantime.")
         _check(user, current, new)
         used = ApiToken.objects.filter(pk=acting.token_id).first() if acting.token_id else None
         user.set_password(new)
@@ -72,7 +72,7 @@ def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = Fals
 
 
 def set_by_admin(*, acting: Acting, user: User) -> None:
-    """Record that an admin set or removed the person's password, and end what the old one opened."""
+    """Record that an admin set or removed a password, and revoke what was opened with the old one."""
     with transaction.atomic():
         revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=True)
         audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})

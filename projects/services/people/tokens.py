@@ -1,4 +1,4 @@
-"""Issue, recognise and revoke API tokens; only a digest of the secret is stored."""
+"""Issue, authenticate and revoke API tokens; only a digest of the secret is stored."""
 
 import hashlib
 import secrets
@@ -19,8 +19,8 @@ from projects.models import ApiToken
 from projects.services import audit
 
 PREFIX = "berth_"
-LIFE_MAX = timedelta(days=366)
-USED_EVERY = timedelta(minutes=1)
+MAX_LIFETIME = timedelta(days=366)
+LAST_USED_INTERVAL = timedelta(minutes=1)
 
 
 def issue(
@@ -32,22 +32,24 @@ def issue(
     user: User | None = None,
     interactive: bool = False,
 ) -> tuple[ApiToken, str]:
-    """The token and its secret, which is shown this once.
+    """Return a new token and its secret, which is never shown again.
 
-    A token issued by means of a token has no scope and no end beyond that one's: where no end is given, it
-    ends with that one. A token created by sign-in ends when the person's password changes.
+    A token issued with another token has no scope and no expiry beyond that one's; by default it expires at
+    the same time. A token created by sign-in ends when the user's password changes.
     """
     owner = user or acting.user
     if owner is None or (owner != acting.user and not may(acting, Action.ADMINISTER)):
-        raise Forbidden("A token can be issued for yourself only.")
+        raise Forbidden("You can only issue tokens for yourself.")
     expires_at = expires_at or acting.until
     _check(name, scopes, expires_at)
-    beyond = sorted(set(scopes) - acting.scopes)
-    if beyond:
-        raise Forbidden(f"The token used here lacks the scope {beyond[0]} itself.")
+    missing = sorted(set(scopes) - acting.scopes)
+    if missing:
+        raise Forbidden(f"The token in use lacks the scope {missing[0]}.")
     if acting.until is not None and expires_at is not None and expires_at > acting.until:
         latest = f"now to {acting.until:%Y-%m-%dT%H:%M:%SZ}"
-        raise Invalid([Problem("expires_at", "outlives the token used here", shown(str(expires_at)), latest)])
+        raise Invalid(
+            [Problem("expires_at", "is after the expiry of the token in use", shown(str(expires_at)), latest)]
+        )
     secret = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken(
         user=owner,
@@ -66,13 +68,13 @@ def issue(
             )
     except IntegrityError:
         raise Conflict(
-            f"There is a token named {shown(name)} already; revoke it or choose another name."
+            f"A token named {shown(name)} already exists. Revoke it or choose another name."
         ) from None
     return token, secret
 
 
 def sign_in_name() -> str:
-    """A name of its own for each token created by sign-in."""
+    """Return a unique name for a token created by sign-in."""
     return f"login {timezone.now():%Y-%m-%d %H:%M:%S} {secrets.token_hex(4)}"
 
 
@@ -84,7 +86,7 @@ def revoke(*, acting: Acting, token: ApiToken) -> None:
 
 
 def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
-    """Revoke the person's tokens, or only those created by sign-in. Returns how many there were."""
+    """Revoke the user's tokens, or only those created by sign-in. Return their number."""
     live = ApiToken.objects.filter(user=user, revoked_at__isnull=True).select_for_update()
     if only_by_sign_in:
         live = live.exclude(session_hash="")
@@ -96,41 +98,41 @@ def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
     return len(rows)
 
 
-def forget_ended(*, before: datetime) -> int:
-    """Of those that had ended by then nothing is left but their audit. Returns how many there were."""
+def delete_ended(*, before: datetime) -> int:
+    """Delete tokens revoked or expired before then; their audit rows stay. Return the number."""
     ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
     return ended.delete()[0]
 
 
 def authenticate(secret: str) -> ApiToken | None:
-    """The token behind a secret, if it is valid."""
+    """Return the valid token with this secret, or None."""
     now = timezone.now()
     token = valid_tokens(now).filter(digest=_digest(secret)).first()
     if token is None or not is_usable(token):
         return None
-    if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
+    if token.last_used_at is None or now - token.last_used_at > LAST_USED_INTERVAL:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 
 def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
-    """Tokens neither revoked nor expired, with their persons; `is_usable` says the rest."""
+    """Return tokens neither revoked nor expired, with their users; also check `is_usable`."""
     return ApiToken.objects.select_related("user").filter(
         Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True
     )
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Whether its person is active and, for a token created by sign-in, still has the password of then."""
+    """Return True if the user is active and, for a sign-in token, has not changed their password since."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )
 
 
-def has_session_hash(user: User, given: str) -> bool:
-    """Whether the hash was made with the person's present password and a secret key in use."""
+def has_session_hash(user: User, session_hash: str) -> bool:
+    """Return True if the hash matches the user's current password and a secret key in use."""
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    return any(constant_time_compare(given, each) for each in hashes)
+    return any(constant_time_compare(session_hash, each) for each in hashes)
 
 
 def _digest(secret: str) -> str:
@@ -147,7 +149,7 @@ def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> N
             Problem("scopes", "unknown scope" if unknown else "missing", shown(unknown), ", ".join(SCOPES))
         )
     now = timezone.now()
-    if expires_at is not None and not now < expires_at <= now + LIFE_MAX:
+    if expires_at is not None and not now < expires_at <= now + MAX_LIFETIME:
         problems.append(
             Problem(
                 "expires_at",

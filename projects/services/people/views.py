@@ -1,4 +1,4 @@
-"""Saved views of a list: a person's filters and columns under a name."""
+"""Save and delete list views: a user's filters and columns under a name."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -10,28 +10,28 @@ from projects.acting import Acting
 from projects.models import SavedView
 from projects.services import audit
 
-MOST_VIEWS = 30
-MOST_QUERY = 2000
-NOT_KEPT = ("cursor", "csrfmiddlewaretoken", "format")
+MAX_VIEWS = 30
+MAX_QUERY_LENGTH = 2000
+DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 
 
 def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
-    """Create a view of the acting person, or replace the one of that name.
+    """Create a view of the acting user, or replace the one with that name.
 
-    Raises Invalid for the name, Conflict for too many views, Forbidden where no person acts.
+    Raises Invalid for the name, Conflict for too many views, Forbidden without a user.
     """
     owner = _person(acting)
     name = name.strip()
     if not 1 <= len(name) <= 60 or "\x00" in name:
         raise Invalid([Problem("name", "is not a name", shown(name), "1 to 60 characters")])
-    kept = QueryDict(query[:MOST_QUERY], mutable=True)
-    for key in NOT_KEPT:
-        kept.pop(key, None)
-    if SavedView.objects.filter(user=owner).exclude(name=name).count() >= MOST_VIEWS:
-        raise Conflict(f"You have {MOST_VIEWS} views: remove one first.")
+    saved = QueryDict(query[:MAX_QUERY_LENGTH], mutable=True)
+    for key in DROPPED_KEYS:
+        saved.pop(key, None)
+    if SavedView.objects.filter(user=owner).exclude(name=name).count() >= MAX_VIEWS:
+        raise Conflict(f"You already have {MAX_VIEWS} views. Delete one first.")
     with transaction.atomic():
         view, _ = SavedView.objects.update_or_create(
-            user=owner, name=name, defaults={"query": kept.urlencode().replace("\x00", "")}
+            user=owner, name=name, defaults={"query": saved.urlencode().replace("\x00", "")}
         )
         audit.write_down(acting, "save", view)
     return view
@@ -39,7 +39,7 @@ def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
 
 def remove_view(*, acting: Acting, view: SavedView) -> None:
     if view.user_id != _person(acting).pk:
-        raise Forbidden("This view is somebody else's.")
+        raise Forbidden("This view belongs to another user.")
     with transaction.atomic():
         audit.write_down(acting, "delete", view)
         view.delete()
@@ -47,5 +47,5 @@ def remove_view(*, acting: Acting, view: SavedView) -> None:
 
 def _person(acting: Acting) -> User:
     if acting.user is None:
-        raise Forbidden("Only people have views.")
+        raise Forbidden("Only users have saved views.")
     return acting.user

@@ -13,7 +13,7 @@ from projects.services.quotas.versions import remember_removed
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One quota before and after, in the words of documents; None where there was, or is, none."""
+    """One quota before and after, as document values; None where there was, or is, no quota."""
 
     quota: Quota
     owner: Department | Project
@@ -24,7 +24,7 @@ class Written:
 def record(
     acting: Acting, written: Sequence[Written], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
-    """In the caller's transaction, after what was set is stored and before what is removed goes."""
+    """Record a change in the caller's transaction, after rows are stored and before rows are deleted."""
     change = QuotaChange.objects.create(
         actor=acting.name, comment=comment, reverts=reverts, written=[_entry(each) for each in written]
     )
@@ -38,7 +38,7 @@ def record(
 
 
 def _audit(acting: Acting, each: Written, change_id: int) -> None:
-    whose: dict[str, Any] = (
+    owner_columns: dict[str, Any] = (
         {"department": each.owner} if isinstance(each.owner, Department) else {"project": each.owner}
     )
     if each.after is None:
@@ -48,12 +48,12 @@ def _audit(acting: Acting, each: Written, change_id: int) -> None:
         before, after = audit.differences(each.before or {}, each.after)
     audit.write_down(
         acting, action, each.quota, before=before if each.before else None, after=after,
-        change_id=change_id, **whose,
+        change_id=change_id, **owner_columns,
     )  # fmt: skip
 
 
 def _entry(each: Written) -> dict[str, Any]:
-    """Ids to find it by, names for people: history outlives what it tells of."""
+    """Describe a quota by ids for lookups and names for display: history outlives its objects."""
     return {
         **_ids(each.owner),
         "kind": "department" if isinstance(each.owner, Department) else "project",

@@ -1,7 +1,7 @@
 """Apply and revert quota drafts, all or nothing.
 
-A draft is judged against the versions that its writer has seen: the tag names one for each quota that it
-touches, so that a refusal can say which of them somebody else has changed.
+A draft is checked against the versions that its author has seen: the tag contains one for each quota of the
+draft, so that a conflict can name the quotas changed by someone else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ from berth.db.references import with_living_references
 from pools.models import NodePool
 from projects import selectors
 from projects.acting import Acting
-from projects.models import Audit, Department, Lapse, Project, Quota, QuotaChange
+from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
 from projects.services.quotas.changes import Written, record
-from projects.services.quotas.values import Columns, columns_of, faults_of, values_of
+from projects.services.quotas.values import Columns, columns_of, value_problems, values_of
 from projects.services.quotas.versions import next_version
-from projects.services.quotas.write import place_of, require_to_set
+from projects.services.quotas.write import owner_columns, require_to_set
 
-NONE_YET = "0.0"
+NO_VERSION = "0.0"
 
-PlaceKey = tuple[int | None, int | None, int]  # department, project, pool
+QuotaKey = tuple[int | None, int | None, int]  # department, project, pool
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one quota is to be; `columns` None: removed. `path` points into the document."""
+    """The new columns of one quota, or None to remove it; `path` is its place in the document."""
 
     owner: Department | Project
     pool: NodePool
@@ -41,7 +41,7 @@ class Change:
 
     @property
     def place(self) -> dict[str, Any]:
-        return {"pool": self.pool, **place_of(self.owner)}
+        return {"pool": self.pool, **owner_columns(self.owner)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,81 +53,84 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """One change beside what is stored now. `after` has no row of its own; None: there would be none."""
+    """A change with the quota before and after it; `after` is not stored, and None if it is removed."""
 
     change: Change
     before: Quota | None
     after: Quota | None
 
     @property
-    def is_news(self) -> bool:
+    def is_changed(self) -> bool:
         return _values(self.before) != _values(self.after)
 
 
-def compared(draft: Draft, *, lock: bool = False) -> list[Drafted]:
-    """Each change beside what is stored. Raises Invalid with every fault of what it would come to."""
+def compare(draft: Draft, *, lock: bool = False) -> list[Drafted]:
+    """Compare each change with the stored quota. Raises Invalid with every problem of the result."""
     stored = _stored(draft, lock=lock)
-    found = [Drafted(change, before, _after(change, before)) for change, before in stored]
+    drafted = [Drafted(change, before, _after(change, before)) for change, before in stored]
     problems = [
         Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
-        for each in found
-        for fault in (faults_of(each.after) if each.after else ())
+        for each in drafted
+        for fault in (value_problems(each.after) if each.after else ())
     ]
     if problems:
         raise Invalid(problems)
-    return found
+    return drafted
 
 
 def tag_of(drafted: Sequence[Drafted]) -> str:
-    """The versions that it builds upon, in the draft's order."""
+    """Return the tag of the versions before the draft, in its order."""
     return "-".join(version_of(each.before) for each in drafted)
 
 
 def tag_after(drafted: Sequence[Drafted]) -> str:
-    """The versions that its application left behind: not those of whoever came next."""
+    """Return the tag of the versions written by the draft, not of later ones."""
     return "-".join(version_of(each.after) for each in drafted)
 
 
 def apply_draft(
     *, acting: Acting, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[Drafted]]:
-    """All or nothing. None where everything is as the draft says already.
+    """Apply the whole draft, or nothing. The change is None if every quota already has its values.
 
-    `expected` is the tag that the writer has seen. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
+    `expected` is the tag that the author has seen. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_to_set(acting, owner)
     try:
         with with_living_references("One of its owners or pools"):
-            drafted = compared(draft, lock=True)
+            drafted = compare(draft, lock=True)
             if expected is not None and expected != tag_of(drafted):
-                raise _overtaken(drafted, expected)
-            news = [each for each in drafted if each.is_news]
-            return (_write(acting, news, draft, reverts) if news else None), drafted
+                raise _conflict(drafted, expected)
+            changed = [each for each in drafted if each.is_changed]
+            return (_write(acting, changed, draft, reverts) if changed else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("Somebody created one of these quotas at the same moment.") from None
+        raise PreconditionFailed("One of these quotas was created in the meantime.") from None
 
 
-def inverse_of(change: QuotaChange) -> tuple[Draft, str]:
-    """What would take it back, and the tag of what it left behind. Raises Conflict where owners are gone."""
+def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
+    """Return the draft that reverts a change, and the tag that the change left.
+
+    Raises Conflict if an owner or pool was deleted.
+    """
     changes, versions = [], []
     for number, entry in enumerate(change.written):
         owner, pool = _owner(entry), NodePool.objects.filter(pk=entry["pool_id"]).first()
         if owner is None or pool is None:
-            gone = entry["pool"] if pool is None else entry["name"]
-            raise Conflict(f"Change {change.pk} cannot be taken back: {gone} is gone.")
+            missing = entry["pool"] if pool is None else entry["name"]
+            raise Conflict(f"Change {change.pk} cannot be reverted: {missing} was deleted.")
         before = entry["before"]
         changes.append(Change(owner, pool, _columns(before), f"changes[{number}]"))
-        versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NONE_YET)
-    return Draft(tuple(changes), f"Takes back change {change.pk}"), "-".join(versions)
+        versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
+    return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
 
 
 def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     """Refused with PreconditionFailed where somebody has changed one of its quotas since.
 
-    Who does not see all of it learns nothing of the rest, nor what has become of it.
+    Raises Forbidden, without details, if the user does not see every quota of the change.
     """
     seen = selectors.Scope(acting)
     if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
@@ -135,51 +138,53 @@ def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     taken_back = QuotaChange.objects.filter(reverts=change.pk).first()
     if taken_back is not None:
         raise Conflict(f"Change {change.pk} was taken back already, by change {taken_back.pk}.")
-    draft, left = inverse_of(change)
+    draft, left = inverse_draft(change)
     made, _ = apply_draft(acting=acting, draft=draft, expected=left, reverts=change.pk)
     assert made is not None, "a change that changed nothing is not written down"
     return made
 
 
-def _write(acting: Acting, news: Sequence[Drafted], draft: Draft, reverts: int | None) -> QuotaChange:
+def _write(acting: Acting, changed: Sequence[Drafted], draft: Draft, reverts: int | None) -> QuotaChange:
     written = []
-    for each in news:
+    for each in changed:
         quota = each.after or each.before
-        assert quota is not None, "what there neither is nor will be is no news"
+        assert quota is not None, "a change has a quota before or after it"
         if each.after is not None:
             quota.version = next_version(quota)
             quota.save()
         written.append(Written(quota, each.change.owner, _values(each.before), _values(each.after)))
     change = record(acting, written, comment=draft.comment, reverts=reverts)
     if draft.expires_at is not None:
-        Lapse.objects.create(change=change, due_at=draft.expires_at)
-    for each in news:
+        QuotaExpiry.objects.create(change=change, due_at=draft.expires_at)
+    for each in changed:
         if each.after is None and each.before is not None:
             each.before.delete()
     return change
 
 
 def _stored(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
-    by_place = stored_of([(change.owner, change.pool) for change in draft.changes], lock=lock)
-    return [(change, by_place.get(place_key(change.owner, change.pool))) for change in draft.changes]
+    by_key = stored_quotas([(change.owner, change.pool) for change in draft.changes], lock=lock)
+    return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 
 
-def stored_of(
+def stored_quotas(
     places: Sequence[tuple[Department | Project, NodePool]], *, lock: bool = False
-) -> dict[PlaceKey, Quota]:
-    """What is stored in these places, by place; locked in one order, and nothing beside it."""
-    wanted = {place_key(owner, pool) for owner, pool in places}
-    tops, inner, pools = ({key[part] for key in wanted} for part in range(3))
-    near = Quota.objects.filter(pool__in=pools).filter(Q(department__in=tops) | Q(project__in=inner))
-    keys = near.order_by().values_list("pk", "department_id", "project_id", "pool_id")
-    rows = Quota.objects.filter(pk__in=[pk for pk, *key in keys if tuple(key) in wanted])
+) -> dict[QuotaKey, Quota]:
+    """Return the stored quotas of these owners and pools, optionally locked in a fixed order."""
+    requested = {quota_key(owner, pool) for owner, pool in places}
+    departments, projects, pools = ({key[part] for key in requested} for part in range(3))
+    candidates = Quota.objects.filter(pool__in=pools).filter(
+        Q(department__in=departments) | Q(project__in=projects)
+    )
+    keys = candidates.order_by().values_list("pk", "department_id", "project_id", "pool_id")
+    rows = Quota.objects.filter(pk__in=[pk for pk, *key in keys if tuple(key) in requested])
     rows = rows.select_related("department", "project__department", "pool")
     if lock:
         rows = rows.select_for_update(of=("self",))
     return {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
 
 
-def place_key(owner: Department | Project, pool: NodePool) -> PlaceKey:
+def quota_key(owner: Department | Project, pool: NodePool) -> QuotaKey:
     return (owner.pk, None, pool.pk) if isinstance(owner, Department) else (None, owner.pk, pool.pk)
 
 
@@ -190,7 +195,7 @@ def _after(change: Change, before: Quota | None) -> Quota | None:
     if before is not None:
         after = Quota(**{field.attname: getattr(before, field.attname) for field in Quota._meta.fields})
         after._state.adding = False
-        after.pool, owner = change.pool, place_of(change.owner)
+        after.pool, owner = change.pool, owner_columns(change.owner)
         for name, value in owner.items():
             setattr(after, name, value)
     for column, value in change.columns.items():
@@ -203,23 +208,29 @@ def _values(quota: Quota | None) -> dict[str, Any] | None:
 
 
 def version_of(quota: Quota | None) -> str:
-    return NONE_YET if quota is None else f"{quota.pk}.{quota.version}"
+    return NO_VERSION if quota is None else f"{quota.pk}.{quota.version}"
 
 
-def _overtaken(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
-    """What changed since the draft was begun, and by whom."""
-    seen = expected.split("-")
-    if len(seen) != len(drafted):
-        return PreconditionFailed("If-Match does not belong to this draft: preview it again.")
-    moved = [each for each, version in zip(drafted, seen, strict=True) if version != version_of(each.before)]
-    changed = [_who(each) for each in moved]
+def _conflict(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
+    """Describe the quotas changed since the draft was begun, and by whom."""
+    expected_versions = expected.split("-")
+    if len(expected_versions) != len(drafted):
+        return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")
+    outdated = [
+        each
+        for each, version in zip(drafted, expected_versions, strict=True)
+        if version != version_of(each.before)
+    ]
+    changed = [_last_change(each) for each in outdated]
     names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
     return PreconditionFailed(
-        f"Somebody was faster: {names}. Preview the draft again.", changed=changed, current=tag_of(drafted)
+        f"Changed in the meantime: {names}. Preview the draft again.",
+        changed=changed,
+        current=tag_of(drafted),
     )
 
 
-def _who(each: Drafted) -> dict[str, Any]:
+def _last_change(each: Drafted) -> dict[str, Any]:
     owner, rows = each.change.owner, Audit.objects.filter(object_type="quota")
     if each.before is not None:
         last = rows.filter(object_id=str(each.before.pk)).first()
@@ -229,7 +240,7 @@ def _who(each: Drafted) -> dict[str, Any]:
         "kind": "department" if isinstance(owner, Department) else "project",
         "name": owner.name,
         "pool": each.change.pool.name,
-        "by": last.actor if last else "somebody",
+        "by": last.actor if last else "unknown",
         "at": last.at.isoformat() if last else None,
         "current": _values(each.before),
     }

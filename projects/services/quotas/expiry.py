@@ -1,6 +1,6 @@
 """Revert temporary quota changes when they expire.
 
-What somebody has set since then stays as they set it: only what is still as the change left it goes back.
+Quotas edited since the change keep their values; only unchanged ones are reverted.
 """
 
 from collections.abc import Mapping
@@ -12,63 +12,65 @@ from django.db import transaction
 from berth.core.errors import BerthError
 from berth.core.problems import Problem, shown
 from projects.acting import Acting
-from projects.models import Lapse, Quota, QuotaChange
-from projects.services.quotas.drafts import Draft, apply_draft, inverse_of
+from projects.models import Quota, QuotaChange, QuotaExpiry
+from projects.services.quotas.drafts import Draft, apply_draft, inverse_draft
 
-LONGEST = timedelta(days=366)
-NOT_SET_SINCE = "Taken back before its time."
+MAX_LIFETIME = timedelta(days=366)
+REVERTED_EARLY = "Reverted before it expired."
 
 
-def faults_of_time(at: datetime, now: datetime) -> list[Problem]:
-    """A change may be made for a minute up to a year."""
-    if now < at <= now + LONGEST:
+def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
+    """Return a problem unless the expiry lies in the next 366 days."""
+    if now < at <= now + MAX_LIFETIME:
         return []
-    allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {LONGEST.days} days"
+    allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
     return [Problem("expires_at", "is not a time to come", shown(at.isoformat()), allowed)]
 
 
-def lapse_due(now: datetime) -> int:
-    """Each in a transaction of its own; returns how many were settled."""
-    due = Lapse.objects.filter(done_at=None, due_at__lte=now).values_list("pk", flat=True)
+def revert_expired(now: datetime) -> int:
+    """Revert every expired change in its own transaction. Return the number of changes handled."""
+    due = QuotaExpiry.objects.filter(done_at=None, due_at__lte=now).values_list("pk", flat=True)
     return sum(_settle(pk, now) for pk in list(due))
 
 
 def _settle(pk: int, now: datetime) -> bool:
     with transaction.atomic():
-        rows = Lapse.objects.select_for_update(of=("self",), skip_locked=True).select_related("change")
-        lapse = rows.filter(pk=pk, done_at=None).first()
-        if lapse is None:
+        rows = QuotaExpiry.objects.select_for_update(of=("self",), skip_locked=True).select_related("change")
+        expiry = rows.filter(pk=pk, done_at=None).first()
+        if expiry is None:
             return False
-        lapse.outcome = _take_back(lapse.change)
-        lapse.done_at = now
-        lapse.save()
+        expiry.outcome = _revert(expiry.change)
+        expiry.done_at = now
+        expiry.save()
     return True
 
 
-def _take_back(change: QuotaChange) -> str:
-    """What was left alone, in a sentence; nothing where all went back."""
+def _revert(change: QuotaChange) -> str:
+    """Revert the unchanged quotas. Return a sentence about the others, empty if there are none."""
     if QuotaChange.objects.filter(reverts=change.pk).exists():
-        return NOT_SET_SINCE
+        return REVERTED_EARLY
     try:
-        draft, _ = inverse_of(change)
-        still = [_is_as_left(entry) for entry in change.written]
-        ours = tuple(each for each, same in zip(draft.changes, still, strict=True) if same)
-        if ours:
+        draft, _ = inverse_draft(change)
+        unchanged = [_is_unchanged(entry) for entry in change.written]
+        reverted = tuple(
+            each for each, is_unchanged in zip(draft.changes, unchanged, strict=True) if is_unchanged
+        )
+        if reverted:
             comment = f"Change {change.pk} was made for a while, which is over"
             with transaction.atomic():
-                apply_draft(acting=Acting.system("lapses"), draft=Draft(ours, comment), reverts=change.pk)
+                apply_draft(acting=Acting.system("lapses"), draft=Draft(reverted, comment), reverts=change.pk)
     except BerthError as error:
         return error.detail
-    left = [
+    edited = [
         f"{entry['name']} on {entry['pool']}"
-        for entry, same in zip(change.written, still, strict=True)
-        if not same
+        for entry, is_unchanged in zip(change.written, unchanged, strict=True)
+        if not is_unchanged
     ]
-    return f"Left as somebody has set it since: {', '.join(left)}." if left else ""
+    return f"Not reverted because edited since: {', '.join(edited)}." if edited else ""
 
 
-def _is_as_left(entry: Mapping[str, Any]) -> bool:
-    """Of the quota that there is now, or of there being none."""
+def _is_unchanged(entry: Mapping[str, Any]) -> bool:
+    """Return True if the quota still is as the change left it."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

@@ -9,7 +9,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown
 from projects.models import Quota
 
-MOST = 10**12
+MAX_AMOUNT = 10**12
 
 
 COLUMNS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory_mib": "memory_mib"}
@@ -18,10 +18,10 @@ COLUMNS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory_mib": "memory_mib"}
 WEIGHTS = {"gpu": "weight_gpu", "cpu": "weight_cpu", "memory_mib": "weight_memory"}
 
 
-WEIGHT_MOST = 1_000_000.0
+MAX_WEIGHT = 1_000_000.0
 
 
-RANK_MOST = 1000
+MAX_RANK = 1000
 
 
 KEYS = (*RESOURCES, "limit", "weight", "over_quota", "rank")
@@ -34,10 +34,12 @@ Columns = dict[str, Any]
 
 
 def values_of(quota: Quota) -> dict[str, Any]:
-    """The quota in the words and units of documents."""
+    """Return the quota with the keys and units of documents."""
     return {
-        **{name: _said(name, getattr(quota, column)) for name, column in COLUMNS.items()},
-        "limit": {name: _said(name, getattr(quota, f"limit_{column}")) for name, column in COLUMNS.items()},
+        **{name: _to_document(name, getattr(quota, column)) for name, column in COLUMNS.items()},
+        "limit": {
+            name: _to_document(name, getattr(quota, f"limit_{column}")) for name, column in COLUMNS.items()
+        },
         "weight": {name: getattr(quota, column) for name, column in WEIGHTS.items()},
         "over_quota": quota.over_quota,
         "rank": quota.rank,
@@ -45,67 +47,69 @@ def values_of(quota: Quota) -> dict[str, Any]:
 
 
 def columns_of(values: Mapping[str, Any]) -> Columns:
-    """The columns for a document's values; raises Invalid with every fault."""
+    """Return the columns for a document's values. Raises Invalid with every problem."""
     problems: list[Problem] = []
     columns: Columns = {}
-    for key, given in values.items():
-        read = _READERS.get(key)
-        if read is None:
-            problems.append(Problem(str(key), "unknown key", shown(given), ", ".join(KEYS)))
+    for key, value in values.items():
+        parse = _PARSERS.get(key)
+        if parse is None:
+            problems.append(Problem(str(key), "unknown key", shown(value), ", ".join(KEYS)))
         else:
-            read(key, given, columns, problems)
+            parse(key, value, columns, problems)
     if problems:
         raise Invalid(problems)
     return columns
 
 
-def _amount(key: str, given: Any, columns: Columns, problems: list[Problem]) -> None:
-    columns[COLUMNS[key]] = _counted(key, key, given, problems)
+def _amount(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    columns[COLUMNS[key]] = _to_units(key, key, value, problems)
 
 
-def _limit(key: str, given: Any, columns: Columns, problems: list[Problem]) -> None:
-    if given is None:
-        given = dict.fromkeys(RESOURCES)
-    if not isinstance(given, Mapping):
-        problems.append(Problem(key, "is not keys and values", shown(given), ", ".join(RESOURCES)))
+def _limit(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    if value is None:
+        value = dict.fromkeys(RESOURCES)
+    if not isinstance(value, Mapping):
+        problems.append(Problem(key, "is not a mapping", shown(value), ", ".join(RESOURCES)))
         return
-    for name, value in given.items():
+    for name, amount_value in value.items():
         if name not in COLUMNS:
-            problems.append(Problem(f"{key}.{name}", "unknown key", shown(value), ", ".join(RESOURCES)))
+            problems.append(
+                Problem(f"{key}.{name}", "unknown key", shown(amount_value), ", ".join(RESOURCES))
+            )
         else:
-            columns[f"limit_{COLUMNS[name]}"] = _counted(f"{key}.{name}", name, value, problems)
+            columns[f"limit_{COLUMNS[name]}"] = _to_units(f"{key}.{name}", name, amount_value, problems)
 
 
-def _weight(key: str, given: Any, columns: Columns, problems: list[Problem]) -> None:
-    each = given if isinstance(given, Mapping) else dict.fromkeys(RESOURCES, given)
-    for name, value in each.items():
-        path = f"{key}.{name}" if isinstance(given, Mapping) else key
+def _weight(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    each = value if isinstance(value, Mapping) else dict.fromkeys(RESOURCES, value)
+    for name, amount_value in each.items():
+        path = f"{key}.{name}" if isinstance(value, Mapping) else key
         if name not in WEIGHTS:
-            problems.append(Problem(path, "unknown key", shown(value), ", ".join(RESOURCES)))
-        elif not _is_number(value) or not 0 <= value <= WEIGHT_MOST:
-            problems.append(Problem(path, "is not a weight", shown(value), f"0 to {WEIGHT_MOST:.0f}"))
-            if not isinstance(given, Mapping):
+            problems.append(Problem(path, "unknown key", shown(amount_value), ", ".join(RESOURCES)))
+        elif not _is_number(amount_value) or not 0 <= amount_value <= MAX_WEIGHT:
+            problems.append(Problem(path, "is not a weight", shown(amount_value), f"0 to {MAX_WEIGHT:.0f}"))
+            if not isinstance(value, Mapping):
                 return
         else:
-            columns[WEIGHTS[name]] = float(value)
+            columns[WEIGHTS[name]] = float(amount_value)
 
 
-def _flag(key: str, given: Any, columns: Columns, problems: list[Problem]) -> None:
-    if isinstance(given, bool):
-        columns[key] = given
+def _flag(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    if isinstance(value, bool):
+        columns[key] = value
     else:
-        problems.append(Problem(key, "is neither true nor false", shown(given), "true, false"))
+        problems.append(Problem(key, "is not a boolean", shown(value), "true, false"))
 
 
-def _rank(key: str, given: Any, columns: Columns, problems: list[Problem]) -> None:
-    whole = isinstance(given, int) and not isinstance(given, bool)
-    if given is None or (whole and -RANK_MOST <= given <= RANK_MOST):
-        columns[key] = given
+def _rank(key: str, value: Any, columns: Columns, problems: list[Problem]) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is None or (whole and -MAX_RANK <= value <= MAX_RANK):
+        columns[key] = value
     else:
-        problems.append(Problem(key, "is not a rank", shown(given), f"-{RANK_MOST} to {RANK_MOST}, or null"))
+        problems.append(Problem(key, "is not a rank", shown(value), f"-{MAX_RANK} to {MAX_RANK}, or null"))
 
 
-_READERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
+_PARSERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
     **dict.fromkeys(RESOURCES, _amount),
     "limit": _limit,
     "weight": _weight,
@@ -114,37 +118,39 @@ _READERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
 }
 
 
-def _counted(path: str, resource: str, given: Any, problems: list[Problem]) -> int | None:
-    """Thousandths or MiB; null is unlimited."""
-    if given is None:
+def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> int | None:
+    """Convert to thousandths or MiB; null is unlimited."""
+    if value is None:
         return None
     scale = SCALE[resource]
-    allowed = f"0 to {MOST // scale} in steps of {'0.001' if scale == MILLI else '1'}, or null for unlimited"
-    if not _is_number(given) or not 0 <= given * scale <= MOST:
-        problems.append(Problem(path, "is not an amount", shown(given), allowed))
+    allowed = (
+        f"0 to {MAX_AMOUNT // scale} in steps of {'0.001' if scale == MILLI else '1'}, or null for unlimited"
+    )
+    if not _is_number(value) or not 0 <= value * scale <= MAX_AMOUNT:
+        problems.append(Problem(path, "is not an amount", shown(value), allowed))
         return None
-    counted = round(given * scale)
-    if abs(counted - given * scale) > 1e-6:
-        problems.append(Problem(path, "is finer than can be counted", shown(given), allowed))
-    return counted
+    units = round(value * scale)
+    if abs(units - value * scale) > 1e-6:
+        problems.append(Problem(path, "has too many decimals", shown(value), allowed))
+    return units
 
 
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def faults_of(quota: Quota) -> list[Problem]:
-    """What its values together may not be."""
-    found = []
+def value_problems(quota: Quota) -> list[Problem]:
+    """Return the problems of values that contradict each other."""
+    problems = []
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
-            given, most = shown(_said(name, amount)), f"at most {_said(name, limit)}"
-            found.append(Problem(name, "is above its own limit", given, most))
-    return found
+            value, maximum = shown(_to_document(name, amount)), f"at most {_to_document(name, limit)}"
+            problems.append(Problem(name, "exceeds its own limit", value, maximum))
+    return problems
 
 
-def _said(resource: str, amount: int | None) -> float | int | None:
+def _to_document(resource: str, amount: int | None) -> float | int | None:
     if amount is None or SCALE[resource] == 1:
         return amount
     return amount // MILLI if amount % MILLI == 0 else amount / MILLI

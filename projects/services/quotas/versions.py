@@ -4,7 +4,7 @@ from projects.models import Quota, RemovedQuota
 
 
 def next_version(quota: Quota) -> int:
-    """What the row is about to be stored as."""
+    """Return the version that the row is about to be stored with."""
     if quota.pk is not None:
         return quota.version + 1
     place = {"department": quota.department, "project": quota.project, "pool": quota.pool}
@@ -13,7 +13,7 @@ def next_version(quota: Quota) -> int:
 
 
 def remember_removed(quota: Quota) -> None:
-    """In the transaction that removes it: counting goes on from here."""
+    """Remember the version of a quota in the transaction that removes it, so that counting continues."""
     RemovedQuota.objects.update_or_create(
         department=quota.department,
         project=quota.project,

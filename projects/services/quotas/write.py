@@ -13,7 +13,7 @@ from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Department, Project, Quota
 from projects.services.quotas.changes import Written, record
-from projects.services.quotas.values import columns_of, faults_of, values_of
+from projects.services.quotas.values import columns_of, value_problems, values_of
 from projects.services.quotas.versions import next_version
 
 
@@ -25,23 +25,23 @@ def set_quota(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Quota:
-    """Creates or changes it; `values` are in the words and units of documents (gpu, limit, weight, ...).
+    """Create or change a quota; `values` have the keys and units of documents (gpu, limit, weight, ...).
 
-    A key left out keeps its value (a new quota: its default). `expected_version` 0 means "there is none
-    yet". Raises Invalid, PreconditionFailed, NotFound, Forbidden.
+    A missing key keeps its value (a new quota: its default). `expected_version` 0 means "none yet".
+    Raises Invalid, PreconditionFailed, NotFound, Forbidden.
     """
     require_to_set(acting, owner)
     columns = columns_of(values)
-    place = place_of(owner)
+    place = owner_columns(owner)
     try:
         with with_living_references(f"{owner.name} or the pool {pool.name}"):
             quota = Quota.objects.select_for_update(of=("self",)).filter(pool=pool, **place).first()
-            _guard(quota, expected_version)
+            _check_version(quota, expected_version)
             stored, quota = quota, quota or Quota(pool=pool, version=0, **place)
             before = values_of(stored) if stored else None
             for column, value in columns.items():
                 setattr(quota, column, value)
-            if problems := faults_of(quota):
+            if problems := value_problems(quota):
                 raise Invalid(problems)
             if before != values_of(quota):
                 quota.version = next_version(quota)
@@ -50,39 +50,39 @@ def set_quota(
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("Somebody created this quota at the same moment: read it again.") from None
+        raise PreconditionFailed("This quota was created in the meantime. Read it again.") from None
     return quota
 
 
 def remove_quota(*, acting: Acting, quota: Quota, expected_version: int | None = None) -> None:
-    """Without a quota the owner has none of the pool (quota 0) and no limit."""
+    """Remove a quota: the owner then has quota 0 and no limit in the pool."""
     owner = quota.owner
     require_to_set(acting, owner)
     with transaction.atomic():
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
-            raise NotFound("This quota was removed already.")
-        _guard(locked, expected_version)
+            raise NotFound("This quota was already removed.")
+        _check_version(locked, expected_version)
         record(acting, [Written(locked, owner, values_of(locked), None)])
         locked.delete()
 
 
-def _guard(quota: Quota | None, expected: int | None) -> None:
-    present = quota.version if quota else 0
-    if expected is not None and expected != present:
+def _check_version(quota: Quota | None, expected: int | None) -> None:
+    current = quota.version if quota else 0
+    if expected is not None and expected != current:
         raise PreconditionFailed(
-            f"You edited version {expected}, the present version is {present}.",
+            f"You edited version {expected}; the current version is {current}.",
             current=values_of(quota) if quota else None,
-            version=present,
+            version=current,
         )
 
 
 def require_to_set(acting: Acting, owner: Department | Project) -> None:
-    """A department's own quota is set by the platform: its admins divide what they were given."""
+    """Raise Forbidden unless the user may set the quota; departments' quotas are for platform admins."""
     require(acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(acting, Action.ADMINISTER)
 
 
-def place_of(owner: Department | Project) -> dict[str, Any]:
+def owner_columns(owner: Department | Project) -> dict[str, Any]:
     return {"department": owner} if isinstance(owner, Department) else {"project": owner}

@@ -1,5 +1,11 @@
 """Write services of Python sessions, their calls and their workers."""
 
-from projects.services.sessions.lifecycle import Wanted, end_by_fault, end_session, open_session, session_of
+from projects.services.sessions.lifecycle import (
+    SessionSettings,
+    end_session,
+    fail_session,
+    get_session,
+    open_session,
+)
 
-__all__ = ["Wanted", "end_by_fault", "end_session", "open_session", "session_of"]
+__all__ = ["SessionSettings", "end_session", "fail_session", "get_session", "open_session"]

@@ -13,11 +13,11 @@ from django.utils import timezone
 from berth.core.errors import Conflict, Invalid, TooLarge
 from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
-from projects.services.sessions.leases import end, hand_out, holding, recover, unended
+from projects.services.sessions.leases import end, lease_pending, locked_session, open_calls, recover_lost
 
-CALLS_MAX = 20_000  # of one session that have not ended
-ANSWER_MAX = 16 * 2**20  # of results at a time, unless one alone is larger
-SEEN_EVERY = timedelta(seconds=5)
+MAX_CALLS = 20_000  # open calls of a session
+MAX_RESULT_BYTES = 16 * 2**20  # in one response, unless a single result is larger
+LAST_SEEN_INTERVAL = timedelta(seconds=5)
 MIB = 2**20
 
 
@@ -30,7 +30,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A broadcast's call on one node that was ready when it came."""
+    """The call of a broadcast on one node."""
 
     key: uuid.UUID
     node: int
@@ -51,105 +51,111 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """`children`: by broadcast, one for each node that was ready."""
+    """`children` by broadcast, one per node that was ready."""
 
     children: dict[uuid.UUID, list[Child]] = field(default_factory=dict)
 
 
 def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = None) -> Added:
-    """Keys that are known are left alone: sent twice, a call is one call.
+    """Add calls. A key that exists is ignored, so that a call sent twice runs once.
 
-    Raises Conflict when the session has ended, holds too much, or a broadcast finds no node ready.
+    Raises Conflict if the session has ended or is full, or if no node is ready for a broadcast.
     """
     at = now or timezone.now()
     _check_sizes(calls)
     added = Added()
-    with holding(session) as held:
-        recover(held, at)
-        known = set(held.calls.filter(key__in=[call.key for call in calls]).values_list("key", flat=True))
-        fresh = [call for call in calls if call.key not in known]
-        _check_room(held, fresh)
+    with locked_session(session) as locked:
+        recover_lost(locked, at)
+        existing = set(
+            locked.calls.filter(key__in=[call.key for call in calls]).values_list("key", flat=True)
+        )
+        new_calls = [call for call in calls if call.key not in existing]
+        _check_room(locked, new_calls)
         Call.objects.bulk_create(
-            Call(session=held, key=call.key, payload=call.payload, size=len(call.payload),
+            Call(session=locked, key=call.key, payload=call.payload, size=len(call.payload),
                  is_broadcast=call.everywhere, created_at=at)
-            for call in fresh
+            for call in new_calls
         )  # fmt: skip
         for call in calls:
             if call.everywhere:
-                added.children[call.key] = _children(held, call.key)
-        held.seen_at = at
-        hand_out(held)
+                added.children[call.key] = _children(locked, call.key)
+        locked.seen_at = at
+        lease_pending(locked)
     return added
 
 
-def drop(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
-    """Calls that nobody wants any more; one that runs goes on to its end, and its result is dropped."""
-    with holding(session) as held:
-        for call in unended(held).filter(key__in=list(keys)):
-            end(held, call, Call.Outcome.CANCELLED, {"message": "Cancelled by its client."})
-        hand_out(held)
+def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
+    """Cancel calls; a running one continues, but its result is discarded."""
+    with locked_session(session) as locked:
+        for call in open_calls(locked).filter(key__in=list(keys)):
+            end(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
+        lease_pending(locked)
 
 
 def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[Ended]:
-    """What ended since, in that order; what came before is the client's by now and is forgotten."""
+    """Return calls that ended after the number `after`, and delete those up to it."""
     at = now or timezone.now()
-    with holding(session) as held:
-        recover(held, at)
-        if after > held.ends:
-            raise Invalid([Problem("after", "lies ahead", str(after), f"at most {held.ends}")])
-        if after > held.taken:
-            _forget(held.calls.filter(state=Call.State.ENDED, ended__lte=after))
-            held.taken = after
-        if at - held.seen_at > SEEN_EVERY:
-            held.seen_at = at
-    return _ended_since(held, after)
+    with locked_session(session) as locked:
+        recover_lost(locked, at)
+        if after > locked.ends:
+            raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ends}")])
+        if after > locked.taken:
+            _delete(locked.calls.filter(state=Call.State.ENDED, ended__lte=after))
+            locked.taken = after
+        if at - locked.seen_at > LAST_SEEN_INTERVAL:
+            locked.seen_at = at
+    return _ended_since(locked, after)
 
 
-def forget_ended(*, before: datetime) -> int:
-    """Calls of sessions that had ended by then: no client comes for them any more."""
-    return _forget(Call.objects.filter(session__workload__ended_at__lt=before))
+def delete_ended(*, before: datetime) -> int:
+    """Delete calls of sessions that ended before then. Return their number."""
+    return _delete(Call.objects.filter(session__workload__ended_at__lt=before))
 
 
 def limit() -> int:
-    """Bytes of one call or one result."""
+    """Return the maximum size of a call or result in bytes."""
     return int(settings.BERTH_CALL_MIB) * MIB
 
 
-def _forget(calls: QuerySet[Call]) -> int:
-    """Django reads what it deletes, as a call may have children: not their bytes, though."""
+def _delete(calls: QuerySet[Call]) -> int:
+    """Delete calls without loading their payloads; Django loads rows because of the children."""
     return calls.only("pk").delete()[0]
 
 
-def _ended_since(held: Session, after: int) -> list[Ended]:
-    rows = held.calls.filter(state=Call.State.ENDED, ended__gt=after).order_by("ended")
+def _ended_since(session: Session, after: int) -> list[Ended]:
+    rows = session.calls.filter(state=Call.State.ENDED, ended__gt=after).order_by("ended")
     sizes = list(rows.values_list("ended", "size")[:1000])
     last, total = after, 0
     for number, size in sizes:
         total += size
-        if total > ANSWER_MAX and last > after:
+        if total > MAX_RESULT_BYTES and last > after:
             break
         last = number or last
-    found = rows.filter(ended__lte=last).select_related("broadcast").defer("payload", "broadcast__payload")
+    ended_calls = (
+        rows.filter(ended__lte=last).select_related("broadcast").defer("payload", "broadcast__payload")
+    )
     return [
         Ended(
             number=call.ended or 0, key=call.key, outcome=call.outcome, told=call.told,
             result=bytes(call.result), node=call.node, attempts=call.attempts,
             broadcast=call.broadcast.key if call.broadcast else None, late=call.is_late,
         )
-        for call in found
+        for call in ended_calls
     ]  # fmt: skip
 
 
-def _children(held: Session, key: uuid.UUID) -> list[Child]:
-    """One for each worker that is ready; asked again, the same ones."""
-    parent = held.calls.get(key=key)
+def _children(session: Session, key: uuid.UUID) -> list[Child]:
+    """Create the calls of a broadcast, one per ready worker, or return the existing ones."""
+    parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():
-        ready = held.workers.filter(state=SessionWorker.State.READY).order_by("node")
+        ready = session.workers.filter(state=SessionWorker.State.READY).order_by("node")
         if not ready.exists():
-            raise Conflict("No node of the session is ready: send it again when one is.", reason="no-node")
+            raise Conflict(
+                "No node of the session is ready. Send the broadcast again once one is.", reason="no-node"
+            )
         Call.objects.bulk_create(
-            Call(session=held, key=uuid.uuid4(), broadcast=parent, node=worker.node) for worker in ready
+            Call(session=session, key=uuid.uuid4(), broadcast=parent, node=worker.node) for worker in ready
         )
     return [Child(child.key, child.node or 0) for child in rows.all()]
 
@@ -157,18 +163,21 @@ def _children(held: Session, key: uuid.UUID) -> list[Child]:
 def _check_sizes(calls: Sequence[NewCall]) -> None:
     for call in calls:
         if len(call.payload) > limit():
-            given = f"this one has {len(call.payload)} bytes"
-            raise TooLarge(f"A call may have at most {limit() // MIB} MiB; {given}.")
+            size = f"this call has {len(call.payload)} bytes"
+            raise TooLarge(f"A call may have at most {limit() // MIB} MiB; {size}.")
 
 
-def _check_room(held: Session, fresh: Sequence[NewCall]) -> None:
-    if held.workload.phase not in ("pending", "reserved", "starting", "running", "stopping", "suspended"):
-        raise Conflict(f"The session has ended: {held.workload.message}", reason="ended")
-    if not fresh:
+def _check_room(session: Session, new_calls: Sequence[NewCall]) -> None:
+    if session.workload.phase not in ("pending", "reserved", "starting", "running", "stopping", "suspended"):
+        raise Conflict(f"The session has ended: {session.workload.message}", reason="ended")
+    if not new_calls:
         return
-    live = held.calls.exclude(state=Call.State.ENDED)
-    bytes_held = held.calls.aggregate(n=Sum("size"))["n"] or 0
-    most = int(settings.BERTH_SESSION_MIB) * MIB
-    if live.count() + len(fresh) > CALLS_MAX or bytes_held + sum(len(c.payload) for c in fresh) > most:
-        text = f"The session holds as much as it may: {CALLS_MAX} calls, {most // MIB} MiB."
+    live = session.calls.exclude(state=Call.State.ENDED)
+    bytes_held = session.calls.aggregate(n=Sum("size"))["n"] or 0
+    max_bytes = int(settings.BERTH_SESSION_MIB) * MIB
+    if (
+        live.count() + len(new_calls) > MAX_CALLS
+        or bytes_held + sum(len(c.payload) for c in new_calls) > max_bytes
+    ):
+        text = f"The session is full: the limit is {MAX_CALLS} calls and {max_bytes // MIB} MiB."
         raise Conflict(text, reason="full")

@@ -18,11 +18,11 @@ from projects.acting import Acting
 from projects.engine import lifecycle
 from projects.models import Phase, Session, Workload
 from projects.services import audit, workloads
-from projects.services.sessions.leases import BELL
+from projects.services.sessions.leases import CHANNEL
 from projects.services.workloads.moves import move
 
 ROLE = "worker"
-RESTARTS = 10  # of the whole gang, after a worker that died
+RESTARTS = 10  # of the whole gang after a worker has died
 GRACE = 30
 BOOT = """\
 import os, runpy, sys, time, urllib.request
@@ -35,7 +35,7 @@ for left in reversed(range(60)):
         break
     except OSError as error:
         if not left:
-            sys.exit(f"Berth's worker program could not be fetched from {address}: {error}")
+            sys.exit(f"could not fetch the worker program from {address}: {error}")
         time.sleep(1)
 with open(place, "wb") as file:
     file.write(data)
@@ -46,8 +46,8 @@ runpy.run_module("berth.worker", run_name="__main__", alter_sys=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a session is beside its workload's document. `setup` are bytes of the client's own."""
+class SessionSettings:
+    """Settings of a session besides its workload document; `setup` is opaque to the server."""
 
     address: str
     executor: str
@@ -60,14 +60,18 @@ class Wanted:
 
 
 def open_session(
-    *, acting: Acting, document: Mapping[str, Any], wanted: Wanted, now: datetime | None = None
+    *,
+    acting: Acting,
+    document: Mapping[str, Any],
+    settings: SessionSettings,
+    now: datetime | None = None,
 ) -> Session:
-    """A pending workload whose pods will run calls. `document` says name, project, pools, and what one node
-    needs under `node`; what the pods run is ours to say."""
+    """Submit a workload whose pods run calls. `document` has name, project, pools and, under `node`, the
+    resources of one node; the command is set here."""
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}
-    whole = {key: value for key, value in document.items() if key != "node"}
-    whole |= {
+    full_document = {key: value for key, value in document.items() if key != "node"}
+    full_document |= {
         "kind": "interactive",
         "command": ["python", "-c", BOOT],
         "roles": [node],
@@ -76,25 +80,25 @@ def open_session(
     }
     with transaction.atomic():
         try:
-            workload = workloads.submit(acting=acting, document=whole, now=at)
+            workload = workloads.submit(acting=acting, document=full_document, now=at)
         except Invalid as error:
-            raise Invalid(_as_it_was_asked(problem) for problem in error.problems) from None
+            raise Invalid(_as_requested(problem) for problem in error.problems) from None
         return Session.objects.create(
             workload=workload,
-            address=wanted.address,
-            executor=wanted.executor,
-            slots=wanted.slots,
-            max_attempts=wanted.max_attempts,
-            idle_timeout=wanted.idle_timeout,
-            python=wanted.python,
-            cloudpickle=wanted.cloudpickle,
-            setup=wanted.setup,
+            address=settings.address,
+            executor=settings.executor,
+            slots=settings.slots,
+            max_attempts=settings.max_attempts,
+            idle_timeout=settings.idle_timeout,
+            python=settings.python,
+            cloudpickle=settings.cloudpickle,
+            setup=settings.setup,
             seen_at=at,
         )
 
 
 def end_session(*, acting: Acting, session: Session, now: datetime | None = None) -> Workload:
-    """It has done what it was for: what runs is stopped and counts as completed. Again: no change."""
+    """End a session: its pods are stopped and its workload completes. Idempotent."""
     workload = session.workload
     require(acting, Action.OPERATE, workload)
     with transaction.atomic():
@@ -105,33 +109,35 @@ def end_session(*, acting: Acting, session: Session, now: datetime | None = None
                              project=locked.project)  # fmt: skip
         elif locked.phase not in lifecycle.ENDED and locked.next_phase not in lifecycle.ENDED:
             workloads.cancel(acting=acting, workload=locked, now=now)
-        ring(BELL, [str(session.pk)])
-    return _locked_free(workload)
+        ring(CHANNEL, [str(session.pk)])
+    return _reload(workload)
 
 
-def end_by_fault(session: Session, fault: str, now: datetime | None = None) -> None:
-    """No function can run in it: it fails, and says why."""
+def fail_session(session: Session, error: str, now: datetime | None = None) -> None:
+    """Fail a session that cannot run functions."""
     with transaction.atomic():
-        Session.objects.filter(pk=session.pk, fault="").update(fault=fault)
+        Session.objects.filter(pk=session.pk, fault="").update(fault=error)
         locked = _locked(session.workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
-            _stop(locked, Phase.FAILED, "SessionFault", fault, "session", now)
-        ring(BELL, [str(session.pk)])
+            _stop(locked, Phase.FAILED, "SessionFault", error, "session", now)
+        ring(CHANNEL, [str(session.pk)])
 
 
-def session_of(acting: Acting, workload: Workload, action: Action = Action.OPERATE) -> Session:
-    """Who may act on the workload may use the session. Raises Conflict where the workload has none."""
+def get_session(acting: Acting, workload: Workload, action: Action = Action.OPERATE) -> Session:
+    """Return the session of a workload. Raises NotFound, Forbidden, or Conflict without a session."""
     require(acting, action, workload)
-    found = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
-    if found is None:
-        raise Conflict(f"{workload.name} is no session: it runs a command of its own.")
-    return found
+    session = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
+    if session is None:
+        raise Conflict(f"{workload.name} is not a session. It runs its own command.")
+    return session
 
 
-def _stop(locked: Workload, leads_to: str, reason: str, said: str, actor: str, now: datetime | None) -> None:
+def _stop(
+    locked: Workload, next_phase: str, reason: str, message: str, actor: str, now: datetime | None
+) -> None:
     moved = move(
-        locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=leads_to, reason=reason,
-        message=said[:1000], actor=actor, now=now or timezone.now(),
+        locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=next_phase, reason=reason,
+        message=message[:1000], actor=actor, now=now or timezone.now(),
     )  # fmt: skip
     assert moved, "the row is locked"
     wake("scheduler")
@@ -142,10 +148,10 @@ def _locked(workload: Workload) -> Workload:
     return rows.get(pk=workload.pk)
 
 
-def _locked_free(workload: Workload) -> Workload:
+def _reload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _as_it_was_asked(problem: Problem) -> Problem:
+def _as_requested(problem: Problem) -> Problem:
     path = re.sub(r"^roles\[0\]\.?", "node.", problem.path).rstrip(".")
     return Problem(path, problem.message, problem.received, problem.allowed)

@@ -16,31 +16,31 @@ from projects.models import Call, Pod, PodState, Session, SessionWorker
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import events
 from projects.services.sessions.leases import (
-    broadcasts_for,
+    add_broadcasts,
     end,
-    give_back,
-    hand_out,
-    holding,
-    let_go,
-    unended,
+    lease_pending,
+    locked_session,
+    mark_lost,
+    open_calls,
+    requeue,
 )
-from projects.services.sessions.lifecycle import end_by_fault
+from projects.services.sessions.lifecycle import fail_session
 
-SEEN_EVERY = timedelta(seconds=5)
-UNKNOWN = "This worker's pod is not known, has ended, or is no session's."
+LAST_SEEN_INTERVAL = timedelta(seconds=5)
+UNKNOWN_POD = "The pod of this worker is unknown, has ended, or does not belong to a session."
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """What a worker runs on."""
+class WorkerVersions:
+    """Versions of the software of a worker."""
 
     python: str
     cloudpickle: str
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A call as its worker gets it."""
+class LeasedCall:
+    """A call as sent to its worker."""
 
     number: int
     attempt: int
@@ -48,17 +48,17 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What became of an order; `interrupted` is for somebody else to try."""
+class CallResult:
+    """The outcome of a call; an `interrupted` one is requeued."""
 
     number: int
     outcome: str
-    told: dict[str, Any]
+    details: dict[str, Any]
     result: bytes = b""
 
 
 def pod_behind(secret: str) -> Pod:
-    """The live pod of a session that shows this secret. Raises Unauthenticated."""
+    """Return the live session pod with this secret. Raises Unauthenticated."""
     key = secrets.subject(secret, "pod")
     rows = Pod.objects.select_related(
         "workload__session", "workload__project", "node__pool", "session_worker"
@@ -68,133 +68,137 @@ def pod_behind(secret: str) -> Pod:
         pod = rows.filter(pk=key, state__in=LIVE_POD_STATES, workload__session__isnull=False).first()
         if pod is not None:
             return pod
-    raise Unauthenticated(UNKNOWN)
+    raise Unauthenticated(UNKNOWN_POD)
 
 
-def greet(*, pod: Pod, hello: Hello) -> str:
-    """What is wrong with the worker, or nothing. What is wrong ends the session."""
-    fault = _mismatch(pod.workload.session, hello, pod)
-    if fault:
-        end_by_fault(pod.workload.session, fault)
-    return fault
+def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
+    """Return how the worker's versions differ, or an empty string. A difference ends the session."""
+    error = _mismatch(pod.workload.session, versions, pod)
+    if error:
+        fail_session(pod.workload.session, error)
+    return error
 
 
-def join(*, pod: Pod, hello: Hello, now: datetime | None = None) -> None:
-    """It takes calls from now on."""
-    at, session = now or timezone.now(), pod.workload.session
-    with holding(session) as held:
-        for former in held.workers.filter(node=pod.rank).exclude(pod=pod).exclude(state="gone"):
-            let_go(held, former, "its worker was lost")
-        worker, made = SessionWorker.objects.update_or_create(
+def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> None:
+    """Register a worker that is ready for calls."""
+    at = now or timezone.now()
+    with locked_session(pod.workload.session) as session:
+        for previous in session.workers.filter(node=pod.rank).exclude(pod=pod).exclude(state="gone"):
+            mark_lost(session, previous, "the worker was lost")
+        worker, created = SessionWorker.objects.update_or_create(
             pod=pod,
             defaults={
-                "session": held, "node": pod.rank, "state": SessionWorker.State.READY,
-                "python": hello.python, "cloudpickle": hello.cloudpickle, "seen_at": at,
+                "session": session, "node": pod.rank, "state": SessionWorker.State.READY,
+                "python": versions.python, "cloudpickle": versions.cloudpickle, "seen_at": at,
             },
         )  # fmt: skip
-        if made:
-            broadcasts_for(held, worker.node)
-            said = f"Node {worker.node} takes calls."
-            events.record("worker_ready", pod.workload, said, actor="session", data={"node": worker.node})
-        hand_out(held)
+        if created:
+            add_broadcasts(session, worker.node)
+            message = f"Node {worker.node} is ready for calls."
+            events.record("worker_ready", pod.workload, message, actor="session", data={"node": worker.node})
+        lease_pending(session)
 
 
-def seen(*, pod: Pod, now: datetime | None = None) -> None:
-    """It is alive; written down now and then. Who was taken for lost, as after a time in which nobody could
-    call, is one of those that take calls again."""
+def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
+    """Record that a worker is alive, at most every few seconds. A worker marked as lost becomes ready."""
     at = now or timezone.now()
     worker = getattr(pod, "session_worker", None)
-    if worker is None or (worker.state == SessionWorker.State.READY and at - worker.seen_at < SEEN_EVERY):
+    if worker is None or (
+        worker.state == SessionWorker.State.READY and at - worker.seen_at < LAST_SEEN_INTERVAL
+    ):
         return
-    with holding(pod.workload.session) as held:
-        held.workers.filter(pod=pod).update(seen_at=at, state=SessionWorker.State.READY)
-        hand_out(held)
+    with locked_session(pod.workload.session) as session:
+        session.workers.filter(pod=pod).update(seen_at=at, state=SessionWorker.State.READY)
+        lease_pending(session)
     worker.seen_at, worker.state = at, SessionWorker.State.READY
 
 
-def take(*, pod: Pod, having: Collection[int], now: datetime | None = None) -> list[Order]:
-    """What is leased to it and what, as it says, it does not have: a lost answer comes again."""
-    seen(pod=pod, now=now)
+def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
+    """Return leased calls that the worker has not received, including those of lost responses."""
+    record_alive(pod=pod, now=now)
     with transaction.atomic():
-        rows = _leased(pod, having).select_for_update(of=("self",)).select_related("broadcast").order_by("id")
-        found = list(rows.defer("result", "told"))
-        fresh = [call for call in found if not call.delivered]
-        if fresh:
-            numbers = [call.pk for call in fresh]
+        rows = (
+            _leased(pod, received).select_for_update(of=("self",)).select_related("broadcast").order_by("id")
+        )
+        leased = list(rows.defer("result", "told"))
+        undelivered = [call for call in leased if not call.delivered]
+        if undelivered:
+            numbers = [call.pk for call in undelivered]
             Call.objects.filter(pk__in=numbers).update(delivered=True, attempts=F("attempts") + 1)
-    for call in fresh:
+    for call in undelivered:
         call.attempts += 1
-    return [Order(call.pk, call.attempts, _payload_of(call)) for call in found]
+    return [LeasedCall(call.pk, call.attempts, _payload(call)) for call in leased]
 
 
-def _leased(pod: Pod, having: Collection[int]) -> QuerySet[Call]:
-    """What it does not have. It may have had a call before that was given back, and is its own once more."""
-    news = Q(delivered=False) | ~Q(id__in=having)
-    return Call.objects.filter(news, worker=pod.pk, state=Call.State.LEASED)
+def _leased(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
+    """Return leased calls not delivered or not received; a requeued call may be leased again."""
+    is_missing = Q(delivered=False) | ~Q(id__in=received)
+    return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
 
-def _payload_of(call: Call) -> bytes:
+def _payload(call: Call) -> bytes:
     return bytes(call.broadcast.payload if call.broadcast else call.payload)
 
 
-def has_news(pod: Pod, having: Collection[int]) -> bool:
-    """Whether there are calls for it, or it has to leave; cheap enough to be asked again and again."""
-    return _leased(pod, having).exists() or stay_of(pod).leave
+def has_changes(pod: Pod, received: Collection[int]) -> bool:
+    """Return True if there are new calls or the worker must leave; cheap enough for polling."""
+    return _leased(pod, received).exists() or instructions_for(pod).leave
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """`leave`: take no more calls. `at_once`: nobody waits for the ones that run, either."""
+class Instructions:
+    """`leave`: accept no more calls. `at_once`: do not finish the running ones either."""
 
     leave: bool
     at_once: bool
 
 
-def stay_of(pod: Pod) -> Stay:
+def instructions_for(pod: Pod) -> Instructions:
     rows = Pod.objects.filter(pk=pod.pk).values_list("state", "workload__phase", "workload__next_phase")
     state, phase, leads_to = rows.first() or (PodState.LOST, "", "")
     ends = phase in lifecycle.ENDED or leads_to in lifecycle.ENDED
-    return Stay(state not in (PodState.STARTING, PodState.RUNNING), ends)
+    return Instructions(state not in (PodState.STARTING, PodState.RUNNING), ends)
 
 
-def finish(*, pod: Pod, done: Sequence[Done]) -> None:
-    """Whoever brings a call's result first has ended it; what comes after that changes nothing."""
-    with holding(pod.workload.session) as held:
-        rows = unended(held).filter(id__in=[one.number for one in done])
+def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
+    """Accept results of calls; only the first result of a call counts."""
+    with locked_session(pod.workload.session) as session:
+        rows = open_calls(session).filter(id__in=[result.number for result in results])
         live = {call.pk: call for call in rows}
-        for one in done:
-            call = live.pop(one.number, None)
+        for result in results:
+            call = live.pop(result.number, None)
             if call is None:
                 continue
-            if one.outcome != "interrupted":
-                end(held, call, one.outcome, one.told, one.result)
+            if result.outcome != "interrupted":
+                end(session, call, result.outcome, result.details, result.result)
             elif call.worker_id == pod.pk:
-                give_back(held, call, one.told)
-        hand_out(held)
+                requeue(session, call, result.details)
+        lease_pending(session)
 
 
-def leave(*, pod: Pod, fault: str = "") -> None:
-    """It takes no more calls; what it still has goes to others. A fault ends the session."""
-    with holding(pod.workload.session) as held:
-        worker = held.workers.filter(pod=pod).first()
+def leave(*, pod: Pod, error: str = "") -> None:
+    """Remove a worker and requeue its calls. An error ends the session."""
+    with locked_session(pod.workload.session) as session:
+        worker = session.workers.filter(pod=pod).first()
         if worker is not None:
-            let_go(held, worker, "its node was taken away")
-        hand_out(held)
-    if fault:
-        end_by_fault(held, fault)
+            mark_lost(session, worker, "the worker's node was removed")
+        lease_pending(session)
+    if error:
+        fail_session(session, error)
 
 
-def _mismatch(session: Session, hello: Hello, pod: Pod) -> str:
-    """Functions are code of one version of Python, wrapped by one version of cloudpickle."""
-    for what, there, here in (
-        ("Python", hello.python, session.python),
-        ("cloudpickle", hello.cloudpickle, session.cloudpickle),
+def _mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
+    """Compare versions: pickled functions need the same Python and cloudpickle series."""
+    for what, worker_version, client_version in (
+        ("Python", versions.python, session.python),
+        ("cloudpickle", versions.cloudpickle, session.cloudpickle),
     ):
-        if _series(there) != _series(here):
+        if _series(worker_version) != _series(client_version):
             return (
-                f"Node {pod.rank} of pool {pod.node.pool.name} runs {what} {there}, the client {here}: "
-                f"functions cannot be sent from one to the other. Use {what} {_series(there)} in the client, "
-                f"or let the pool have {what} {_series(here)}."
+                f"Node {pod.rank} of pool {pod.node.pool.name} runs {what} {worker_version}, "
+                f"the client {client_version}: functions cannot be sent between them. "
+                f"Use {what} {_series(worker_version)} in the client, "
+                f"or install in the pool {what} {_series(client_version)}."
             )
     return ""
 

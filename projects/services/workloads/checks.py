@@ -25,54 +25,61 @@ def project_of(acting: Acting, spec: WorkloadSpec, project: Project | None, wher
         return project
     if spec.project is None:
         return _only_project(acting, where)
-    named = visible(acting).filter(name=spec.project).first()
-    if named is None:
+    project = visible(acting).filter(name=spec.project).first()
+    if project is None:
         allowed = "the name of a project in which you may submit"
-        raise Invalid([Problem(where, "there is none of that name", shown(spec.project), allowed)])
-    return named
+        raise Invalid([Problem(where, "does not exist", shown(spec.project), allowed)])
+    return project
 
 
 def _only_project(acting: Acting, where: str) -> Project:
-    open_to = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
-    if len(open_to) == 1:
-        return open_to[0]
-    names = ", ".join(project.name for project in open_to[:NAMES_SHOWN])
-    allowed = f"one of {names}" if names else "a project; ask a department admin for the role of a member"
-    raise Invalid([Problem(where, "missing", "", allowed)])
+    projects = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
+    if len(projects) == 1:
+        return projects[0]
+    names = ", ".join(project.name for project in projects[:NAMES_SHOWN])
+    allowed = f"one of {names}" if names else "a project; ask a department admin to make you a member"
+    raise Invalid([Problem(where, "is required", "", allowed)])
 
 
 def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
     """Return the pools that a document names, or else all pools that have not expired. Raises Invalid."""
-    ends = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
-    names = list(ends)
+    expiries = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
+    names = list(expiries)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
     unknown = [
-        Problem(f"pools[{i}]", "there is none of that name", shown(name), allowed)
+        Problem(f"pools[{i}]", "does not exist", shown(name), allowed)
         for i, name in enumerate(spec.pools)
-        if name not in ends
+        if name not in expiries
     ]
     if unknown:
         raise Invalid(unknown)
     if not names:
         raise Invalid(
-            [Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")]
+            [
+                Problem(
+                    "pools",
+                    "cannot be chosen: there is no node pool yet",
+                    "",
+                    "ask a platform admin to create one",
+                )
+            ]
         )
-    open_ = [name for name, end in ends.items() if end is None or end > at]
-    return list(dict.fromkeys(spec.pools)) or open_ or names
+    active = [name for name, end in expiries.items() if end is None or end > at]
+    return list(dict.fromkeys(spec.pools)) or active or names
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
     """Raise Invalid for a deadline that has passed: the workload would evict others and end at once."""
     if spec.deadline is not None and spec.deadline <= at:
-        given, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
-        raise Invalid([Problem("deadline", "has passed", given, allowed)])
+        received, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
+        raise Invalid([Problem("deadline", "has passed", received, allowed)])
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
     """Raise Invalid for roles without a command that are not idle."""
-    allowed = "a line for the shell, or a list of arguments"
+    allowed = "a shell command, or a list of arguments"
     problems = [
-        Problem("command", f"role {role.name} has nothing to run", "", allowed)
+        Problem("command", f"is required for role {role.name}", "", allowed)
         for role in spec.all_roles
         if not spec.argv_of(role)
     ]

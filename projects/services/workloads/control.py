@@ -22,12 +22,12 @@ from projects.services.workloads.moves import move
 
 
 def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    """Ends it for good: at once when nothing runs, else after its pods have stopped. Again: no change."""
+    """End a workload: at once if nothing runs, else once its pods have stopped. Idempotent."""
     return _wind_down(acting, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
 
 
 def suspend(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    """Stops it until it is resumed; it keeps its place in time. Again: no change."""
+    """Stop a workload until it is resumed; it keeps its submission time. Idempotent."""
     return _wind_down(acting, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
 
 
@@ -49,45 +49,45 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
             )
             assert moved, "the row is locked"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
-            _steer(locked, next_phase=Phase.PENDING)
+            _set_target(locked, next_phase=Phase.PENDING)
             events.record(
                 "resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name
             )
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
-            raise Conflict(f"It has ended ({locked.phase}): submit it anew.")
+            raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
         else:
             return locked
-        _audit(acting, "resume", locked, after=(found := _fresh(workload)))
+        _audit(acting, "resume", locked, after=(fresh := _fresh(workload)))
         wake("scheduler")
-    return found
+    return fresh
 
 
 def delete(*, acting: Acting, workload: Workload) -> None:
-    """Removes an ended workload with its logs and files; its events and evictions stay in the history."""
+    """Delete an ended workload with its logs and files; events and evictions stay in the history."""
     require(acting, Action.OPERATE, workload)
     with transaction.atomic():
         locked = _locked(workload)
         if locked.phase not in lifecycle.ENDED:
-            raise Conflict(f"It is {locked.phase}: cancel it first, then delete it.")
+            raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.refuse_while_engines_live(locked)
         events.record("deleted", locked, f"Deleted by {acting.name}.", actor=acting.name)
         _audit(acting, "delete", locked)
         announce.workload_changed(locked)
-        leftovers.remember(locked)
+        leftovers.record(locked)
         locked.delete()
 
 
 @dataclass
 class Bulk:
-    """What came of each of several: one that is refused does not keep the others."""
+    """The outcome of a bulk operation; a refused workload does not affect the others."""
 
     cancelled: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)
 
 
 def bulk_cancel(*, acting: Acting, workloads: Iterable[Workload]) -> Bulk:
-    """One by one, each in a transaction of its own."""
+    """Cancel workloads one by one, each in its own transaction."""
     outcome = Bulk()
     for workload in workloads:
         try:
@@ -100,15 +100,15 @@ def bulk_cancel(*, acting: Acting, workloads: Iterable[Workload]) -> Bulk:
 def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now: datetime | None) -> Workload:
     require(acting, Action.OPERATE, workload)
     at = now or timezone.now()
-    said = f"{reason} by {acting.name}."
+    message = f"{reason} by {acting.name}."
     with transaction.atomic():
         locked = _locked(workload)
         if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
             return locked
         if locked.phase in lifecycle.ENDED:
-            raise Conflict(f"It has ended already ({locked.phase}).")
+            raise Conflict(f"This workload has already ended ({locked.phase}).")
         if locked.phase == Phase.STOPPING:
-            _redirect(locked, to, reason, said, acting)
+            _change_target(locked, to, reason, message, acting)
         elif locked.phase in (Phase.STARTING, Phase.RUNNING):
             move(
                 locked,
@@ -116,7 +116,7 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 to=Phase.STOPPING,
                 next_phase=to,
                 reason=reason,
-                message=said,
+                message=message,
                 actor=acting.name,
                 now=at,
             )
@@ -126,41 +126,41 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 expected=[locked.phase],
                 to=to,
                 reason=reason,
-                message=said,
+                message=message,
                 actor=acting.name,
                 now=at,
                 explanation=None,
             )
-        _audit(acting, reason.lower(), locked, after=(found := _fresh(workload)))
+        _audit(acting, reason.lower(), locked, after=(fresh := _fresh(workload)))
         wake("scheduler")
-    return found
+    return fresh
 
 
-def _redirect(locked: Workload, to: str, reason: str, said: str, acting: Acting) -> None:
-    """It is stopping for another cause: let it stop, and change where that leads. A cancel wins."""
+def _change_target(locked: Workload, to: str, reason: str, message: str, acting: Acting) -> None:
+    """Change the next phase of a workload that is stopping for another reason. A cancellation wins."""
     if locked.next_phase in lifecycle.ENDED:
-        raise Conflict(f"It is stopping already, on its way to {locked.next_phase}.")
-    _steer(locked, next_phase=to, reason=reason, message=said)
+        raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
+    _set_target(locked, next_phase=to, reason=reason, message=message)
     locked.reservations.all().delete()
-    events.record(reason.lower(), locked, said, actor=acting.name)
+    events.record(reason.lower(), locked, message, actor=acting.name)
     announce.workload_changed(locked)
 
 
-def _steer(locked: Workload, **columns: Any) -> None:
-    """No move, but a change all the same: whoever decided before it must decide again."""
+def _set_target(locked: Workload, **columns: Any) -> None:
+    """Update columns and the version, so that decisions made before are checked again."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
 def _locked(workload: Workload) -> Workload:
-    found = (
+    fresh = (
         Workload.objects.select_for_update(of=("self",))
         .select_related("project__department")
         .filter(pk=workload.pk)
         .first()
     )
-    if found is None:
+    if fresh is None:
         raise NotFound("This workload was deleted.")
-    return found
+    return fresh
 
 
 def _fresh(workload: Workload) -> Workload:

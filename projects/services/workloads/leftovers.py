@@ -1,14 +1,14 @@
-"""Record what a deleted workload left on machines."""
+"""Record files that a deleted workload left on nodes."""
 
 from projects.models import Leftover, Pod, Workload
 
 
-def remember(workload: Workload) -> None:
-    """In the transaction that deletes it: afterwards nobody could tell what there is to clear away."""
+def record(workload: Workload) -> None:
+    """Record pods and workspace in the transaction that deletes the workload, for later cleanup."""
     pods = list(Pod.objects.filter(workload=workload).order_by("pk").values_list("pk", "node__pool_id"))
-    left = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, pool in pods]
-    left += [
+    rows = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, pool in pods]
+    rows += [
         Leftover(pool_id=pool, kind=Leftover.Kind.WORKSPACE, name=str(workload.pk))
         for pool in sorted({pool for _, pool in pods})
     ]
-    Leftover.objects.bulk_create(left)
+    Leftover.objects.bulk_create(rows)

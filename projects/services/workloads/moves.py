@@ -13,7 +13,7 @@ from projects.services import announce, events
 from projects.services.notifications import deliveries
 from projects.services.workloads import wait_reasons
 
-MAY_HOLD_PROMISES = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
+RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 
 
 def move(
@@ -26,18 +26,18 @@ def move(
     actor: str,
     now: datetime,
     data: dict[str, Any] | None = None,
-    keeps_promises: bool = False,
+    keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """True if the workload stood in one of `expected` and now stands in `to`; False changes nothing.
+    """Move the workload from one of the `expected` phases to `to`. Return False if it is in another phase.
 
-    `columns` are written in the same statement. Who stops, is suspended or has ended is promised nothing
-    any more (a promise for growth must not outlive the run it was made to), unless it `keeps_promises`, for
-    it only moves to the place that it was promised. `expected` states from which the table allows no move
-    to `to` are a mistake in the caller.
+    `columns` are written in the same statement. Reservations of a workload that stops, is suspended or has
+    ended are deleted, because those for scaling up must not outlive the run. `keep_reservations` is for a
+    workload that stops only to start in its reserved place. The caller must not pass `expected` phases from
+    which `lifecycle` does not allow the move.
     """
-    for frm in expected:
-        assert lifecycle.allowed(frm, to), f"no move from {frm} to {to}"
+    for source in expected:
+        assert lifecycle.allowed(source, to), f"no move from {source} to {to}"
     if to in lifecycle.ENDED:
         columns.setdefault("ended_at", now)
     if to != Phase.PENDING and Phase.PENDING in expected:
@@ -50,11 +50,11 @@ def move(
         )
         if not changed:
             return False
-        if to not in MAY_HOLD_PROMISES and not keeps_promises:
+        if to not in RESERVABLE and not keep_reservations:
             workload.reservations.all().delete()
         events.record(
             str(to), workload, message or reason, actor=actor, data={"reason": reason, **(data or {})}
         )
-        deliveries.remember(workload, to=to, reason=reason, message=message, now=now)
+        deliveries.enqueue(workload, to=to, reason=reason, message=message, now=now)
         announce.workload_changed(workload)
     return True

@@ -1,4 +1,4 @@
-"""Check what a workload document asks of its pools' runtimes, and warn of what they do not enforce."""
+"""Check a workload document against the runtimes of its pools, and warn about limits not enforced."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,16 +20,16 @@ def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     if spec.image is None:
         return list(pools)
     capabilities = _capabilities(pools)
-    able = [name for name in pools if capabilities[name].runs_images]
-    if not able:
+    capable = [name for name in pools if capabilities[name].runs_images]
+    if not capable:
         message = f"cannot be used: container images do not run on {_names(pools)}"
         raise Invalid([Problem("image", message, shown(spec.image), _allowed_for_images())])
-    unable = [(index, name) for index, name in enumerate(spec.pools) if name not in able]
-    if unable:
-        message = "does not run container images, and the workload names one"
-        raise Invalid([Problem(f"pools[{index}]", message, shown(name), ", ".join(able))
-                       for index, name in unable])  # fmt: skip
-    return able
+    incapable = [(index, name) for index, name in enumerate(spec.pools) if name not in capable]
+    if incapable:
+        message = "does not run container images, but the workload specifies one"
+        raise Invalid([Problem(f"pools[{index}]", message, shown(name), ", ".join(capable))
+                       for index, name in incapable])  # fmt: skip
+    return capable
 
 
 def check_image(spec: WorkloadSpec) -> None:
@@ -37,8 +37,8 @@ def check_image(spec: WorkloadSpec) -> None:
 
     Raises Invalid.
     """
-    known = NodePool.objects.order_by("name").values_list("name", flat=True)
-    pools = [name for name in known if name in spec.pools] or list(known)
+    pools_in_order = NodePool.objects.order_by("name").values_list("name", flat=True)
+    pools = [name for name in pools_in_order if name in spec.pools] or list(pools_in_order)
     if pools:
         pools_that_run(spec.model_copy(update={"pools": ()}), pools)
 
@@ -49,12 +49,12 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     if not roles:
         return []
     capabilities = _capabilities(pools)
-    lax = [name for name in pools if not capabilities[name].enforces_limits]
-    if not lax:
+    unenforced = [name for name in pools if not capabilities[name].enforces_limits]
+    if not unenforced:
         return []
-    whose = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
+    subject = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
     effect = "they count for placement, but a pod can use more than its limit"
-    return [f"The CPU and memory limits of {whose} are not enforced on {_names(lax)}: {effect}."]
+    return [f"The CPU and memory limits of {subject} are not enforced on {_names(unenforced)}: {effect}."]
 
 
 def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
@@ -65,8 +65,8 @@ def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
 
 def _allowed_for_images() -> str:
     rows = NodePool.objects.order_by("name").values_list("name", "runtime")
-    able = [name for name, runtime in rows if capabilities_of(runtime).runs_images]
-    return f"one of the pools {', '.join(able)}, or {NO_IMAGE}" if able else NO_IMAGE
+    capable = [name for name, runtime in rows if capabilities_of(runtime).runs_images]
+    return f"one of the pools {', '.join(capable)}, or {NO_IMAGE}" if capable else NO_IMAGE
 
 
 def _names(pools: Sequence[str]) -> str:

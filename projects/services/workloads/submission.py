@@ -36,12 +36,12 @@ from projects.services.workloads.runtime_support import limit_warnings, pools_th
 NO_QUOTA = Bounds(0, None, None)
 
 
-ASKED_MOST = 10**9  # milli-GPU of one gang
+MAX_GANG_GPU = 10**9  # milli-GPU of one gang
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A stored workload, and what its submitter should know about it."""
+    """A stored workload and the warnings for its submitter."""
 
     workload: Workload
     warnings: list[str]
@@ -54,7 +54,7 @@ def submit(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """Store a new pending workload, as `submit_with_warnings` does, where warnings have no reader."""
+    """Store a new pending workload, as `submit_with_warnings` does, for callers that show no warnings."""
     return submit_with_warnings(acting=acting, document=document, project=project, now=now).workload
 
 
@@ -65,10 +65,10 @@ def submit_with_warnings(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Submission:
-    """Store a new pending workload. `project` may also stand in the document.
+    """Store a new pending workload. The document may also name the project.
 
-    Raises Invalid with every fault of the document, NotFound or Forbidden for the project, Conflict for
-    the name of a workload that is still live.
+    Raises Invalid with every problem of the document, NotFound or Forbidden for the project, Conflict if a
+    live workload already has the name.
     """
     workload, spec = prepared(acting=acting, document=document, project=project, now=now)
     tree = tree_of(spec)
@@ -77,9 +77,9 @@ def submit_with_warnings(
             workload.save(force_insert=True)
             _store_tree(workload, tree)
             services.declare(workload, spec, workload.submitted_at)
-            doubts = warnings_of(workload, spec)
-            said = " ".join([f"Submitted by {acting.name}.", *doubts])
-            events.record("submitted", workload, said, actor=acting.name, data={"warnings": doubts})
+            warnings = warnings_of(workload, spec)
+            message = " ".join([f"Submitted by {acting.name}.", *warnings])
+            events.record("submitted", workload, message, actor=acting.name, data={"warnings": warnings})
             _audit_submission(acting, workload)
             announce.workload_changed(workload)
             wake("scheduler")
@@ -87,15 +87,17 @@ def submit_with_warnings(
         if "workload_name_once_while_live" not in str(error):
             raise
         raise name_taken(workload) from None
-    return Submission(workload, doubts)
+    return Submission(workload, warnings)
 
 
 def name_taken(workload: Workload) -> Conflict:
-    """Two live workloads of a project never have one name."""
-    problem = Problem("name", "is taken", shown(workload.name), "a name that no live workload here has")
+    """Return the error for a name that a live workload of the project already has."""
+    problem = Problem(
+        "name", "is already in use", shown(workload.name), "a name that no live workload of the project has"
+    )
     return Conflict(
-        f"{workload.project.name} has a live workload named {workload.name} already: "
-        "choose another name or wait for its end.",
+        f"{workload.project.name} already has a live workload named {workload.name}. "
+        "Choose another name, or wait until it ends.",
         errors=[problem.to_dict()],
     )
 
@@ -107,7 +109,7 @@ def prepared(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> tuple[Workload, WorkloadSpec]:
-    """The workload that `submit` would store, checked but not stored: what a dry run starts from."""
+    """Return the checked workload that `submit` would store; dry runs start from it."""
     spec = parse_workload(document)
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = project_of(acting, spec, project, where)
@@ -136,16 +138,16 @@ def prepared(
         message="Waiting for the next scheduling cycle.",
         since=at,
         submitted_at=at,
-        gpu_milli_min=asked_by(tree).gpu,
+        gpu_milli_min=minimum_demand(tree).gpu,
     )
-    if workload.gpu_milli_min > ASKED_MOST:
+    if workload.gpu_milli_min > MAX_GANG_GPU:
         raise Invalid(
             [
                 Problem(
                     "roles",
-                    "ask for too much",
+                    "request too many GPUs",
                     f"{workload.gpu_milli_min // 1000} GPUs",
-                    f"at most {ASKED_MOST // 1000} GPUs in one gang",
+                    f"at most {MAX_GANG_GPU // 1000} GPUs in one gang",
                 )
             ]
         )
@@ -153,38 +155,46 @@ def prepared(
 
 
 def warnings_of(workload: Workload, spec: WorkloadSpec) -> list[str]:
-    """Return what the submitter of an accepted document should know, one sentence or two each."""
+    """Return warnings for the submitter of an accepted document."""
     return [
-        *warnings(workload, tree_of(spec)),
+        *quota_warnings(workload, tree_of(spec)),
         *missing_dependencies(workload, spec),
         *limit_warnings(spec, workload.pools),
     ]
 
 
-def warnings(workload: Workload, tree: GroupShape) -> list[str]:
-    """Why it can hardly start as things stand; empty as soon as one of its pools raises no doubt."""
-    doubts = [_doubts(workload, asked_by(tree), pool) for pool in workload.pools]
-    return doubts[0] if all(doubts) else []
+def quota_warnings(workload: Workload, tree: GroupShape) -> list[str]:
+    """Return why quotas keep the workload from starting; empty if one of its pools has no such reason."""
+    warnings = [_pool_warnings(workload, minimum_demand(tree), pool) for pool in workload.pools]
+    return warnings[0] if all(warnings) else []
 
 
-def _doubts(workload: Workload, asked: Amounts, pool: str) -> list[str]:
+def _pool_warnings(workload: Workload, requested: Amounts, pool: str) -> list[str]:
     project, department = workload.project, workload.project.department
     related = Q(project__department=department) | Q(department=department)
     quotas = Quota.objects.filter(related, pool__name=pool).select_related("project", "department")
-    held = {(quota.project_id, quota.department_id): held_of(quota) for quota in quotas}
-    own = held.get((project.pk, None), admission.Held(project.name, NO_QUOTA, UNLIMITED))
-    whole = held.get((None, department.pk), admission.Held(department.name, NO_QUOTA, UNLIMITED))
-    oversold = admission.oversold(whole, [one for (owner, _), one in held.items() if owner is not None])
-    return admission.submission_warnings(asked, workload.preemptible, [own, whole], bool(oversold))
+    budgets = {(quota.project_id, quota.department_id): budget_for(quota) for quota in quotas}
+    project_budget = budgets.get((project.pk, None), admission.Allowance(project.name, NO_QUOTA, UNLIMITED))
+    department_budget = budgets.get(
+        (None, department.pk), admission.Allowance(department.name, NO_QUOTA, UNLIMITED)
+    )
+    oversold = admission.oversold(
+        department_budget, [one for (owner, _), one in budgets.items() if owner is not None]
+    )
+    return admission.submission_warnings(
+        requested, workload.preemptible, [project_budget, department_budget], bool(oversold)
+    )
 
 
-def held_of(quota: Quota) -> admission.Held:
+def budget_for(quota: Quota) -> admission.Allowance:
     limit = Bounds(quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
-    return admission.Held(quota.owner.name, Bounds(quota.gpu_milli, quota.cpu_milli, quota.memory_mib), limit)
+    return admission.Allowance(
+        quota.owner.name, Bounds(quota.gpu_milli, quota.cpu_milli, quota.memory_mib), limit
+    )
 
 
 def _audit_submission(acting: Acting, workload: Workload) -> None:
-    """Record what a person submits; engines that a service adds stand in its scale request."""
+    """Record submissions of users; engines added by a service are recorded in its scale request."""
     if acting.is_system:
         return
     after = {
@@ -197,16 +207,16 @@ def _audit_submission(acting: Acting, workload: Workload) -> None:
     audit.write_down(acting, "submit", workload, after=after, project=workload.project)
 
 
-def asked_by(node: GroupShape | RoleShape) -> Amounts:
-    """What the smallest gang asks for, resource by resource."""
+def minimum_demand(node: GroupShape | RoleShape) -> Amounts:
+    """Return the resources that the smallest possible gang requests."""
     if isinstance(node, RoleShape):
         return node.amounts.times(node.min)
-    each = [asked_by(child) for child in node.children]
+    each = [minimum_demand(child) for child in node.children]
     return Amounts(*(sum(sorted(column)[: node.need]) for column in zip(*each, strict=True)))
 
 
 def _store_tree(workload: Workload, tree: GroupShape) -> None:
-    """The tree as rows, numbered depth first."""
+    """Store the role tree as rows, numbered depth first."""
     leaves: list[RoleNode] = []
     positions = count()
 

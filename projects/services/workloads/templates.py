@@ -1,4 +1,4 @@
-"""Save and remove project templates."""
+"""Set and delete project templates."""
 
 import re
 import time
@@ -21,13 +21,13 @@ from projects.services import announce, audit
 from projects.services.workloads.runtime_support import check_image
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-MOST_EACH = 200
-ABOUT_MOST = 200
-TEXT_MOST = 64 * 1024
-INSIDE = "document"  # where faults of the document itself are found
+MAX_PER_PROJECT = 200
+MAX_DESCRIPTION = 200
+MAX_TEXT = 64 * 1024
+DOCUMENT_PATH = "document"  # path of problems within the document
 
 
-def save_template(
+def set_template(
     *,
     acting: Acting,
     project: Project,
@@ -36,20 +36,20 @@ def save_template(
     about: str = "",
     expected_version: int | None = None,
 ) -> Template:
-    """Makes or changes it; `expected_version` 0 means "there is none yet".
+    """Create or change a template; `expected_version` 0 means "none yet".
 
-    Who may submit may make one; its maker and who administers the project may change it. Raises Invalid,
-    Conflict (too many), PreconditionFailed, Forbidden, NotFound.
+    Members of the project may create templates; the author and project admins may change them. Raises
+    Invalid, Conflict (too many), PreconditionFailed, Forbidden, NotFound.
     """
     require(acting, Action.SUBMIT, project)
     _check(project, name, text, about)
     try:
         with with_living_references(project.name):
-            there = Template.objects.select_for_update(of=("self",)).select_related("project__department")
-            stored = there.filter(project=project, name=name).first()
-            _guard(stored, expected_version)
-            if stored is None and Template.objects.filter(project=project).count() >= MOST_EACH:
-                raise Conflict(f"{project.name} has {MOST_EACH} templates: remove one first.")
+            rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
+            stored = rows.filter(project=project, name=name).first()
+            _check_version(stored, expected_version)
+            if stored is None and Template.objects.filter(project=project).count() >= MAX_PER_PROJECT:
+                raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} templates. Delete one first.")
             if stored is not None:
                 require_change(acting, stored)
             template = stored or Template(project=project, name=name, made_by=acting.user, version=0)
@@ -59,43 +59,43 @@ def save_template(
                 template.version = max(template.version + 1, time.time_ns() // 1000)
                 template.changed_by = acting.name
                 template.save()
-                _written(acting, "save_template", template, before, values_of(template))
+                _record(acting, "set_template", template, before, values_of(template))
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
-        raise PreconditionFailed("Somebody saved this template at the same moment: read it again.") from None
+        raise PreconditionFailed("This template was created in the meantime. Read it again.") from None
     return template
 
 
-def remove_template(*, acting: Acting, template: Template, expected_version: int | None = None) -> None:
-    """What was begun with it stays as it is."""
+def delete_template(*, acting: Acting, template: Template, expected_version: int | None = None) -> None:
+    """Delete a template; workloads created from it stay."""
     with transaction.atomic():
-        found = Template.objects.select_for_update(of=("self",)).select_related("project__department")
-        locked = found.filter(pk=template.pk).first()
+        rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
+        locked = rows.filter(pk=template.pk).first()
         if locked is None:
-            raise NotFound("This template was removed already.")
+            raise NotFound("This template was already deleted.")
         require_change(acting, locked)
-        _guard(locked, expected_version)
-        _written(acting, "remove_template", locked, values_of(locked), None)
+        _check_version(locked, expected_version)
+        _record(acting, "delete_template", locked, values_of(locked), None)
         locked.delete()
 
 
 def may_change(acting: Acting, template: Template) -> bool:
-    """Its maker, as long as they may submit there, and who administers the project."""
+    """Return True for project admins, and for the author while they may submit to the project."""
     if may(acting, Action.OPERATE, template.project):
         return True
-    mine = acting.user is not None and template.made_by_id == acting.user.pk
-    return mine and may(acting, Action.SUBMIT, template.project)
+    is_author = acting.user is not None and template.made_by_id == acting.user.pk
+    return is_author and may(acting, Action.SUBMIT, template.project)
 
 
 def require_change(acting: Acting, template: Template) -> None:
     require(acting, Action.VIEW, template.project)
     if not may_change(acting, template):
-        raise Forbidden("Only who made this template, and who administers its project, may change it.")
+        raise Forbidden("Only the author of this template and admins of its project may change it.")
 
 
 def document_of(template: Template) -> dict[str, Any]:
-    """What one would submit: its project named, and itself as the name where it has none."""
+    """Return the document to submit, with the project and, by default, the template's name."""
     document = read_document(template.text)
     return {"name": template.name, **document, "project": template.project.name}
 
@@ -108,50 +108,50 @@ def _check(project: Project, name: str, text: str, about: str) -> None:
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a name", shown(name), NAME_ALLOWED))
-    if len(about) > ABOUT_MOST or hidden_character(about):
-        allowed = f"one line of at most {ABOUT_MOST} characters"
-        problems.append(Problem("description", "is not a line of text", shown(about), allowed))
+    if len(about) > MAX_DESCRIPTION or hidden_character(about):
+        allowed = f"one line of at most {MAX_DESCRIPTION} characters"
+        problems.append(Problem("description", "is not a single line of text", shown(about), allowed))
     extra: dict[str, Any] = {}
     try:
         check_document(project, text)
     except Invalid as error:
-        problems += [_inside(problem) for problem in error.problems]
+        problems += [_under_document(problem) for problem in error.problems]
         extra = error.extra
     if problems:
         raise Invalid(problems, **extra)
 
 
 def check_document(project: Project, text: str) -> None:
-    """One that could be submitted, but for what is filled in then. Raises Invalid."""
+    """Raise Invalid unless the text could be submitted once its defaults are filled in."""
     if char := hidden_character(text, keep="\n\t\r"):
-        raise Invalid([Problem("", f"holds the control character {char}", "", "printable characters")])
-    if len(text) > TEXT_MOST:
-        most = f"at most {TEXT_MOST:,} characters"
-        raise Invalid([Problem("", "is too long for a template", f"{len(text):,} characters", most)])
+        raise Invalid([Problem("", f"contains the control character {char}", "", "printable characters")])
+    if len(text) > MAX_TEXT:
+        limit = f"at most {MAX_TEXT:,} characters"
+        raise Invalid([Problem("", "is too long for a template", f"{len(text):,} characters", limit)])
     document = read_document(text)
     if is_manifest(document):
-        raise Invalid([Problem("kind", "is an older system's manifest", "", "a workload document")])
-    named = document.get("project")
-    if named is not None and named != project.name:
-        raise Invalid([Problem("project", "names another project", shown(named), project.name)])
+        raise Invalid([Problem("kind", "is a manifest of an older system", "", "a workload document")])
+    project_name = document.get("project")
+    if project_name is not None and project_name != project.name:
+        raise Invalid([Problem("project", "names another project", shown(project_name), project.name)])
     check_image(parse_workload({"name": "unnamed", **document}))
 
 
-def _inside(problem: Problem) -> Problem:
-    path = f"{INSIDE}.{problem.path}" if problem.path else INSIDE
+def _under_document(problem: Problem) -> Problem:
+    path = f"{DOCUMENT_PATH}.{problem.path}" if problem.path else DOCUMENT_PATH
     return Problem(path, problem.message, problem.received, problem.allowed)
 
 
-def _guard(template: Template | None, expected: int | None) -> None:
-    present = template.version if template else 0
-    if expected is not None and expected != present:
+def _check_version(template: Template | None, expected: int | None) -> None:
+    current = template.version if template else 0
+    if expected is not None and expected != current:
         raise PreconditionFailed(
-            "Somebody changed this template since you read it." if template else "There is no such template.",
-            version=present,
+            "This template was changed since you read it." if template else "This template does not exist.",
+            version=current,
         )
 
 
-def _written(
+def _record(
     acting: Acting,
     action: str,
     template: Template,

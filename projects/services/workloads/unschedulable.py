@@ -12,17 +12,17 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 
 
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
-    """In the transaction that stores the reason. Return how many were reported for the first time."""
+    """Report in the transaction that stores the reason. Return how many are new."""
     if not messages:
         return 0
-    before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())
-    known = set(before.values_list("workload_id", "data__since"))
+    events_before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())
+    reported_before = set(events_before.values_list("workload_id", "data__since"))
     rows = Workload.objects.filter(pk__in=messages.keys(), phase=Phase.PENDING)
     rows = rows.select_related("project", "submitted_by").order_by("pk")
-    reported = [row for row in rows if (row.pk, row.since.isoformat()) not in known]
+    reported = [row for row in rows if (row.pk, row.since.isoformat()) not in reported_before]
     for workload in reported:
         message = messages[workload.pk]
         data = {"reason": REASON, "since": workload.since.isoformat()}
         events.record(EVENT, workload, message, actor=actor, data=data)
-        deliveries.remember_unschedulable(workload, message, now)
+        deliveries.enqueue_unschedulable(workload, message, now)
     return len(reported)

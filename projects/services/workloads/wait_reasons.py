@@ -13,5 +13,5 @@ ENDED = """
 
 
 def ended(now: datetime) -> RawSQL:
-    """For `wait_reasons` in an update. Who waited for nothing, or waits no more already, stays as it is."""
+    """Return an expression that closes the last pending reason in `wait_reasons`, if one is open."""
     return RawSQL(ENDED, (now,), output_field=JSONField())  # noqa: S611 (its text is fixed)

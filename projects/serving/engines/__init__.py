@@ -9,9 +9,9 @@ KINDS = ("sglang", "openai")
 
 
 def engines(kind: str, wire: Wire) -> EngineAdapter:
-    """Raises KeyError for a kind that is not among KINDS."""
-    made: dict[str, type[SGLangEngines | OpenAIEngines]] = {
+    """Return the adapter of a kind. Raises KeyError for kinds not in KINDS."""
+    adapters: dict[str, type[SGLangEngines | OpenAIEngines]] = {
         SGLangEngines.kind: SGLangEngines,
         OpenAIEngines.kind: OpenAIEngines,
     }
-    return made[kind](wire)
+    return adapters[kind](wire)

@@ -2,15 +2,15 @@
 
 from http import HTTPStatus
 
-from projects.serving.base import Identity, ServingError, Trouble
+from projects.serving.base import ErrorKind, Identity, ServingError
 from projects.serving.metrics import reading
 from projects.serving.wire import Wire
 
-PATIENCE_SECONDS = 10.0
+HEALTH_SECONDS = 10.0
 
 
 class OpenAIEngines:
-    """vLLM and others. None of them copies weights from engine to engine while it serves."""
+    """vLLM and other engines with this API; none of them copies weights between serving engines."""
 
     kind = "openai"
     syncs_weights = False
@@ -19,10 +19,10 @@ class OpenAIEngines:
         self.wire = wire
 
     def health(self, engine: str) -> None:
-        """Servers without a health page are well if they name their models."""
-        answer = self.wire.get(engine, "/health", seconds=PATIENCE_SECONDS)
+        """Use the list of models for servers without a health endpoint."""
+        answer = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
         if answer.status == HTTPStatus.NOT_FOUND:
-            answer = self.wire.get(engine, "/v1/models", seconds=PATIENCE_SECONDS)
+            answer = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
         answer.or_refused()
 
     def identity(self, engine: str) -> Identity:
@@ -30,7 +30,7 @@ class OpenAIEngines:
         first = listed[0] if isinstance(listed, list) and listed else None
         model = first.get("id") if isinstance(first, dict) else None
         if not isinstance(model, str) or not model:
-            raise ServingError(Trouble.UNREADABLE, engine, "it names no model")
+            raise ServingError(ErrorKind.UNREADABLE, engine, "it reports no model")
         length = first.get("max_model_len") if isinstance(first, dict) else None
         parameters = (("context_length", str(length)),) if isinstance(length, int) else ()
         return Identity(model, parameters=parameters)
@@ -45,7 +45,7 @@ class OpenAIEngines:
         raise _unsupported(to, "copy weights")
 
     def set_weight_version(self, engine: str, version: str) -> None:
-        raise _unsupported(engine, "take a weight version")
+        raise _unsupported(engine, "set a weight version")
 
     def pause(self, engine: str) -> None:
         raise _unsupported(engine, "pause")
@@ -57,18 +57,18 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """By its metrics, where it has them."""
+        """Read the number from the metrics, if there are any."""
         try:
-            seen = reading(engine, self.metrics(engine))
+            metrics = reading(engine, self.metrics(engine))
         except ServingError as error:
-            if error.trouble is Trouble.REFUSED:
+            if error.kind is ErrorKind.REFUSED:
                 return None
             raise
-        return None if seen.running is None else round(seen.running + (seen.queued or 0))
+        return None if metrics.running is None else round(metrics.running + (metrics.queued or 0))
 
     def abort(self, engine: str) -> None:
-        raise _unsupported(engine, "abort what it works on")
+        raise _unsupported(engine, "abort requests")
 
 
 def _unsupported(engine: str, what: str) -> ServingError:
-    return ServingError(Trouble.UNSUPPORTED, engine, f"an engine of this kind cannot be asked to {what}")
+    return ServingError(ErrorKind.UNSUPPORTED, engine, f"engines of this kind cannot {what}")

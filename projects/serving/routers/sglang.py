@@ -1,7 +1,7 @@
 """Register engines with sglang-router.
 
-Neither has a mark for an engine that is to get nothing new, and the checks by which it could be made look ill
-run once a minute. So such an engine is taken out of the list: what is under way to it ends as it would have.
+The router has no mark for engines that should get no new requests, and its health checks run only once a
+minute. Such engines are therefore removed from its list; running requests still complete.
 """
 
 import time
@@ -9,16 +9,16 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from projects.serving.addresses import BadAddress, normalised
-from projects.serving.base import ServingError, Trouble, Worker
+from projects.serving.addresses import BadAddress, normalize
+from projects.serving.base import ErrorKind, ServingError, Worker
 from projects.serving.wire import Wire
 
 STEP_SECONDS = 0.1
-NO_SUCH_PAGE = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """`seconds`: so long it may take until it has found an engine well, or has let it go."""
+    """`seconds` is the time allowed for the router to find an engine healthy, or to remove it."""
 
     kind = "sglang"
 
@@ -26,27 +26,27 @@ class SGLangRouter:
         self.wire, self.address, self.seconds = wire, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
-        """It asks the engine itself which model that is."""
+        """Register the engine; the router asks it for its model."""
         listed = self._listed()
         if listed is None:
-            self._add(engine)
+            self._legacy_add(engine)
             return
         if engine in listed:
             return
         self.wire.post(self.address, "/workers", {"url": engine}).or_refused()
-        self._until(lambda has: engine in has, f"it has not found {engine} well")
+        self._wait_until(lambda listed: engine in listed, f"it did not find {engine} healthy")
 
     def unregister(self, engine: str) -> None:
         listed = self._listed()
         if listed is None:
-            self._take_out(engine)
+            self._remove(engine)
             return
         if engine not in listed:
             return
         answer = self.wire.call("DELETE", self.address, f"/workers/{listed[engine].get('id', '')}")
         if answer.status != HTTPStatus.NOT_FOUND:
             answer.or_refused()
-        self._until(lambda has: engine not in has, f"it still has {engine}")
+        self._wait_until(lambda listed: engine not in listed, f"it did not remove {engine}")
 
     def mark_unhealthy(self, engine: str) -> None:
         self.unregister(engine)
@@ -57,62 +57,62 @@ class SGLangRouter:
     def workers(self) -> tuple[Worker, ...]:
         listed = self._listed()
         if listed is None:
-            return tuple(Worker(address, healthy=True) for address in sorted(self._older_list()))
+            return tuple(Worker(address, healthy=True) for address in sorted(self._legacy_list()))
         return tuple(_worker(address, listed[address]) for address in sorted(listed))
 
     def running_requests(self, engine: str) -> int | None:
-        """What it counts depends on how it spreads requests, so it is not asked."""
+        """Return None: what the router counts depends on its balancing policy."""
         return None
 
     def _listed(self) -> dict[str, dict[str, Any]] | None:
-        """What it says of each engine, by address; None where it is too old to be asked so."""
+        """Return the description of each engine by address, or None for routers without this endpoint."""
         answer = self.wire.get(self.address, "/workers")
-        if answer.status in NO_SUCH_PAGE:
+        if answer.status in NOT_SUPPORTED:
             return None
-        said = answer.or_refused().json().get("workers")
-        if not isinstance(said, list) or not all(isinstance(worker, dict) for worker in said):
-            raise ServingError(Trouble.UNREADABLE, self.address, "its workers are no list")
-        return {_same(str(worker.get("url", ""))): worker for worker in said}
+        info = answer.or_refused().json().get("workers")
+        if not isinstance(info, list) or not all(isinstance(worker, dict) for worker in info):
+            raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
+        return {_normalized(str(worker.get("url", ""))): worker for worker in info}
 
-    def _until(self, enough: Callable[[dict[str, dict[str, Any]]], bool], why: str) -> None:
-        """It works in the background, and answers before it has begun."""
+    def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
+        """Wait for a change that the router makes in the background. Raises ServingError with TIMEOUT."""
         until = time.monotonic() + self.seconds
-        while not enough(self._listed() or {}):
+        while not is_done(self._listed() or {}):
             if time.monotonic() >= until:
-                raise ServingError(Trouble.TIMEOUT, self.address, f"{why} within {self.seconds:g} s")
+                raise ServingError(ErrorKind.TIMEOUT, self.address, f"{reason} within {self.seconds:g} s")
             time.sleep(STEP_SECONDS)
 
-    def _add(self, engine: str) -> None:
-        """The older way answers only once the engine is well, and goes on waiting when nobody listens."""
+    def _legacy_add(self, engine: str) -> None:
+        """Add an engine to an older router, which answers only once the engine is healthy."""
         try:
             answer = self.wire.post(self.address, "/add_worker", query={"url": engine}, seconds=self.seconds)
         except ServingError as error:
-            if error.trouble is Trouble.TIMEOUT:
-                self._take_out(engine)
+            if error.kind is ErrorKind.TIMEOUT:
+                self._remove(engine)
             raise
         if not (answer.status == HTTPStatus.BAD_REQUEST and b"already exists" in answer.body):
             answer.or_refused()
 
-    def _take_out(self, engine: str) -> None:
+    def _remove(self, engine: str) -> None:
         self.wire.post(self.address, "/remove_worker", query={"url": engine}).or_refused()
 
-    def _older_list(self) -> set[str]:
+    def _legacy_list(self) -> set[str]:
         answer = self.wire.get(self.address, "/list_workers")
-        if answer.status in NO_SUCH_PAGE:
-            raise ServingError(Trouble.UNSUPPORTED, self.address, "it is too old to list its engines")
+        if answer.status in NOT_SUPPORTED:
+            raise ServingError(ErrorKind.UNSUPPORTED, self.address, "its version cannot list engines")
         urls = answer.or_refused().json().get("urls")
         if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-            raise ServingError(Trouble.UNREADABLE, self.address, "its workers are no list")
-        return {_same(url) for url in urls}
+            raise ServingError(ErrorKind.UNREADABLE, self.address, "its workers are not a list")
+        return {_normalized(url) for url in urls}
 
 
-def _worker(address: str, said: dict[str, Any]) -> Worker:
-    return Worker(address, healthy=said.get("is_healthy") is True, model=str(said.get("model_id", "")))
+def _worker(address: str, info: dict[str, Any]) -> Worker:
+    return Worker(address, healthy=info.get("is_healthy") is True, model=str(info.get("model_id", "")))
 
 
-def _same(url: str) -> str:
-    """As Berth writes it; what it could not have written is somebody else's."""
+def _normalized(url: str) -> str:
+    """Return the normalized URL; URLs not written by Berth stay as they are."""
     try:
-        return normalised(url)
+        return normalize(url)
     except BadAddress:
         return url

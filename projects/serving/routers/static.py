@@ -1,10 +1,10 @@
-"""A router whose engines are listed in a file that nginx includes: an upstream, written whole or not at all.
+"""A router that is an nginx upstream in a file, which is replaced atomically.
 
 The file is the only state: each call reads it again, so a restarted process continues from it. After each
-change a command of the administrator makes nginx reload; a change for which it failed is reported again.
+change, a command configured by the administrator reloads nginx; a failed reload is retried.
 
-nginx resolves host names by itself when it reloads, and by then a name may lead to an address that Berth must
-not call. The file therefore holds only IP addresses that were resolved and checked here.
+nginx resolves host names when it reloads, and by then a name may resolve to an address that Berth must not
+call. The file therefore contains only IP addresses that were resolved and checked here.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from projects.delivering.destination import Refused
 from projects.delivering.http import readable
-from projects.serving.addresses import PORTS, BadAddress, normalised
-from projects.serving.base import ServingError, Trouble, Worker
+from projects.serving.addresses import PORTS, BadAddress, normalize
+from projects.serving.base import ErrorKind, ServingError, Worker
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 LINE = re.compile(r"    server (?P<server>\S+?)(?P<down> down)?;  # (?P<address>\S+)")
-NOBODY = "    server 127.0.0.1:9 down;  # nobody"  # nginx refuses an upstream without a server
+NO_SERVER = "    server 127.0.0.1:9 down;  # nobody"  # nginx refuses an upstream without a server
 UNRESOLVED = "127.0.0.1:9"
 RELOAD_SECONDS = 30.0
 Resolve = Callable[[str], tuple[str, ...]]
@@ -34,121 +34,125 @@ Resolve = Callable[[str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One engine in the file. `server`: its checked address and port, as nginx writes them."""
+    """One engine in the file; `server` is its checked address and port in nginx syntax."""
 
     server: str
     healthy: bool
 
 
 class StaticList:
-    """`resolve`: the IP addresses that an engine's URL leads to now, checked; it raises Refused or OSError.
+    """`resolve` returns the checked IP addresses of an engine's URL and raises Refused or OSError.
 
-    `reload`: the command that is run after each change, if any, such as `nginx -s reload`.
+    `reload` is the command to run after each change, such as `nginx -s reload`.
     """
 
     kind = "static"
 
     def __init__(self, path: Path, upstream: str, *, resolve: Resolve, reload: Sequence[str] = ()) -> None:
         if not NAME.fullmatch(upstream):
-            raise ValueError(f"{upstream!r} is no name of an upstream")
+            raise ValueError(f"{upstream!r} is not a valid upstream name")
         self.path, self.upstream, self.resolve, self.reload = path, upstream, resolve, tuple(reload)
-        self._untold = path.with_name(f".{path.name}.untold")
+        self._reload_pending = path.with_name(f".{path.name}.untold")
 
     def register(self, engine: str, *, model: str) -> None:
-        with self._changing() as has:
-            healthy = has[engine].healthy if engine in has else True
-            has[engine] = Listed(self._server(engine, has), healthy)
+        with self._transaction() as listed:
+            healthy = listed[engine].healthy if engine in listed else True
+            listed[engine] = Listed(self._server(engine, listed), healthy)
 
     def unregister(self, engine: str) -> None:
-        with self._changing() as has:
-            has.pop(engine, None)
+        with self._transaction() as listed:
+            listed.pop(engine, None)
 
     def mark_unhealthy(self, engine: str) -> None:
-        with self._changing() as has:
-            if engine in has:
-                has[engine] = replace(has[engine], healthy=False)
+        with self._transaction() as listed:
+            if engine in listed:
+                listed[engine] = replace(listed[engine], healthy=False)
 
     def mark_healthy(self, engine: str) -> None:
-        with self._changing() as has:
-            has[engine] = Listed(self._server(engine, has), healthy=True)
+        with self._transaction() as listed:
+            listed[engine] = Listed(self._server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
         """Without engines whose name leads elsewhere by now: they have to be registered again."""
-        has = self._read()
-        return tuple(Worker(one, has[one].healthy) for one in sorted(has) if self._is_current(one, has))
+        listed = self._read()
+        return tuple(
+            Worker(one, listed[one].healthy) for one in sorted(listed) if self._is_current(one, listed)
+        )
 
     def running_requests(self, engine: str) -> int | None:
         """A file does not know."""
         return None
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Listed]]:
+    def _transaction(self) -> Iterator[dict[str, Listed]]:
         """One at a time, whichever process it is in."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 before = self._read()
-                has = dict(before)
-                yield has
-                has |= {one: self._checked(one, has) for one in has if not _is_checked(has[one].server)}
-                if has != before or not self.path.exists():
-                    self._untold.touch()
-                    self._write(has)
-                if self._untold.exists():
-                    self._tell()
-                    self._untold.unlink()
+                listed = dict(before)
+                yield listed
+                listed |= {
+                    one: self._checked(one, listed) for one in listed if not _is_checked(listed[one].server)
+                }
+                if listed != before or not self.path.exists():
+                    self._reload_pending.touch()
+                    self._write(listed)
+                if self._reload_pending.exists():
+                    self._reload()
+                    self._reload_pending.unlink()
         except OSError as error:
-            raise ServingError(Trouble.UNREACHABLE, str(self.path), str(error)) from None
+            raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
     def _read(self) -> dict[str, Listed]:
-        """By URL."""
+        """Return the listed engines by URL."""
         try:
             lines = self.path.read_text().splitlines()
         except FileNotFoundError:
             return {}
-        found = [match for line in lines if (match := LINE.fullmatch(line))]
+        matches = [match for line in lines if (match := LINE.fullmatch(line))]
         return {
             match["address"]: Listed(match["server"], match["down"] is None)
-            for match in found
+            for match in matches
             if match["address"] != "nobody"
         }
 
-    def _server(self, engine: str, has: Mapping[str, Listed]) -> str:
-        """The address in the file if the engine's name still leads there. Raises ServingError."""
+    def _server(self, engine: str, listed: Mapping[str, Listed]) -> str:
+        """Return the listed address if the engine's name still resolves to it. Raises ServingError."""
         _require_plain(engine)
         try:
             servers = sorted(_server_at(address, engine) for address in self.resolve(engine))
         except Refused as refused:
-            raise ServingError(Trouble.FORBIDDEN, engine, str(refused)) from None
+            raise ServingError(ErrorKind.FORBIDDEN, engine, str(refused)) from None
         except OSError as error:
-            raise ServingError(Trouble.UNREACHABLE, engine, str(error)) from None
-        present = has[engine].server if engine in has else ""
-        return present if present in servers else servers[0]
+            raise ServingError(ErrorKind.UNREACHABLE, engine, str(error)) from None
+        current = listed[engine].server if engine in listed else ""
+        return current if current in servers else servers[0]
 
-    def _is_current(self, engine: str, has: Mapping[str, Listed]) -> bool:
-        if not _is_checked(has[engine].server):
+    def _is_current(self, engine: str, listed: Mapping[str, Listed]) -> bool:
+        if not _is_checked(listed[engine].server):
             return False
         try:
-            return self._server(engine, has) == has[engine].server
+            return self._server(engine, listed) == listed[engine].server
         except ServingError:
-            return True  # what the file holds was checked, and there is nothing better to put there
+            return True  # the listed address was checked before, and there is no newer one
 
-    def _checked(self, engine: str, has: Mapping[str, Listed]) -> Listed:
-        """For a line with a host name, as older releases wrote it."""
+    def _checked(self, engine: str, listed: Mapping[str, Listed]) -> Listed:
+        """Resolve a line with a host name, as written by older releases."""
         try:
-            return replace(has[engine], server=self._server(engine, has))
+            return replace(listed[engine], server=self._server(engine, listed))
         except ServingError:
             return Listed(UNRESOLVED, healthy=False)
 
-    def _write(self, has: Mapping[str, Listed]) -> None:
-        """Beside it, then in its place: whoever reads it finds the old or the new."""
+    def _write(self, listed: Mapping[str, Listed]) -> None:
+        """Replace the file atomically."""
         lines = [
-            f"    server {has[one].server}{'' if has[one].healthy else ' down'};  # {one}"
-            for one in sorted(has)
+            f"    server {listed[one].server}{'' if listed[one].healthy else ' down'};  # {one}"
+            for one in sorted(listed)
         ]
-        head = ["# Berth writes this file.", f"upstream {self.upstream} {{"]
-        text = "\n".join([*head, *(lines or [NOBODY]), "}", ""])
+        head = ["# This file is written by Berth.", f"upstream {self.upstream} {{"]
+        text = "\n".join([*head, *(lines or [NO_SERVER]), "}", ""])
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(handle, "w") as beside:
@@ -161,42 +165,42 @@ class StaticList:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def _tell(self) -> None:
+    def _reload(self) -> None:
         if not self.reload:
             return
         name = self.reload[0]
         try:
-            done = subprocess.run(self.reload, capture_output=True, timeout=RELOAD_SECONDS, check=False)
+            result = subprocess.run(self.reload, capture_output=True, timeout=RELOAD_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            said = f"{name} did not end within {RELOAD_SECONDS:g} s"
-            raise ServingError(Trouble.TIMEOUT, str(self.path), said) from None
-        if done.returncode:
-            told = readable(done.stdout + done.stderr)[:200]
-            said = f"{name} answered {done.returncode}: {told}"
-            raise ServingError(Trouble.REFUSED, str(self.path), said)
+            message = f"{name} timed out after {RELOAD_SECONDS:g} s"
+            raise ServingError(ErrorKind.TIMEOUT, str(self.path), message) from None
+        if result.returncode:
+            output = readable(result.stdout + result.stderr)[:200]
+            message = f"{name} exited with {result.returncode}: {output}"
+            raise ServingError(ErrorKind.REFUSED, str(self.path), message)
 
 
 def _require_plain(engine: str) -> None:
     try:
-        normalised(engine)
+        normalize(engine)
     except BadAddress as error:
-        raise ServingError(Trouble.FORBIDDEN, engine, str(error)) from None
+        raise ServingError(ErrorKind.FORBIDDEN, engine, str(error)) from None
     if engine != "".join(engine.split()):
-        raise ServingError(Trouble.FORBIDDEN, engine, "an address has no spaces")
+        raise ServingError(ErrorKind.FORBIDDEN, engine, "an address must not contain spaces")
     if urlsplit(engine).path:
-        said = "a static list takes machines and ports, no paths"
-        raise ServingError(Trouble.UNSUPPORTED, engine, said)
+        message = "a static list supports only hosts and ports, without paths"
+        raise ServingError(ErrorKind.UNSUPPORTED, engine, message)
 
 
 def _server_at(address: str, engine: str) -> str:
-    """As nginx names it; how to speak to it stands beside the upstream."""
+    """Return address and port in nginx syntax; the protocol is configured beside the upstream."""
     parts = urlsplit(engine)
     host, port = ipaddress.ip_address(address), parts.port or PORTS[parts.scheme]
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def _is_checked(server: str) -> bool:
-    """Whether this is an IP address with a port; a host name is not."""
+    """Return True for an IP address with a port, False for a host name."""
     try:
         ipaddress.ip_address(server.rpartition(":")[0].strip("[]"))
     except ValueError:

@@ -14,9 +14,9 @@ from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, administered_departments, may, require
 from projects.acting import Acting
 from projects.models import Budget, Department, Project
-from projects.models.budgets import HOURS_MOST, usual_warnings
+from projects.models.budgets import MAX_HOURS, default_warnings
 from projects.selectors import budgets, departments, projects
-from projects.services.quotas.budgets import remove_budget, set_budget
+from projects.services.quotas.budgets import delete_budget, set_budget
 from projects.web.quotas.pages import owner_named
 
 Owner = Department | Project
@@ -27,7 +27,7 @@ class BudgetForm(forms.Form):
     gpu_hours = forms.IntegerField(
         label="GPU-hours per month",
         min_value=1,
-        max_value=HOURS_MOST,
+        max_value=MAX_HOURS,
         widget=forms.NumberInput(attrs={"class": "short", "step": "1"}),
     )
     warn_at = forms.CharField(
@@ -107,7 +107,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
     if budget is None:
         raise Http404
     if request.method == "POST":
-        remove_budget(acting=request.acting, budget=budget)
+        delete_budget(acting=request.acting, budget=budget)
         return done(request, f"Budget of {owner} deleted.", to=reverse("usage"))
     context = {
         "title": f"Delete the budget of {owner}?",
@@ -146,7 +146,7 @@ def _present(acting: Acting, owner: Owner) -> Budget | None:
 
 
 def _initial(budget: Budget | None) -> dict[str, Any]:
-    percents = usual_warnings() if budget is None else budget.warn_at
+    percents = default_warnings() if budget is None else budget.warn_at
     return {
         "gpu_hours": None if budget is None else budget.gpu_hours,
         "warn_at": ", ".join(map(str, percents)),

@@ -17,7 +17,7 @@ from projects.models import Service
 from projects.service_selectors import find_request, find_service
 from projects.services.inference import autoscalers, requests
 from projects.services.inference.addresses import new_addresses
-from projects.services.inference.rules import Wish, engine_count
+from projects.services.inference.rules import ScaleParameters, engine_count
 
 FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
 SETTINGS_HELP = "YAML. Omitted keys take their defaults."
@@ -30,9 +30,9 @@ class OutForm(forms.Form):
         help_text="Instead of a total: one URL per line, for example http://198.51.100.10:30000",
     )  # fmt: skip
 
-    def wish(self) -> Wish:
+    def parameters(self) -> ScaleParameters:
         urls = new_addresses(self.cleaned_data["engine_urls"].split())
-        return Wish(num_replicas=self.cleaned_data["num_replicas"] or 0, urls=urls)
+        return ScaleParameters(num_replicas=self.cleaned_data["num_replicas"] or 0, urls=urls)
 
 
 class InForm(forms.Form):
@@ -65,7 +65,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
     form = OutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            accepted = requests.scale_out(acting=request.acting, service=row, wish=form.wish())
+            accepted = requests.scale_out(acting=request.acting, service=row, parameters=form.parameters())
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
@@ -86,9 +86,9 @@ def scale_in(request: Request, service: str) -> HttpResponse:
     text = f"{stay} Running requests are finished first."
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
-        wish = Wish(num_replicas=said["num_replicas"], force=said["force"])
+        parameters = ScaleParameters(num_replicas=said["num_replicas"], force=said["force"])
         try:
-            seen = requests.scale_in(acting=request.acting, service=row, wish=wish, dry_run=True)
+            seen = requests.scale_in(acting=request.acting, service=row, parameters=parameters, dry_run=True)
             if seen.engines and said["confirmed"] != said["num_replicas"]:
                 again = InForm(initial={**said, "confirmed": said["num_replicas"]}, auto_id="scale_%s")
                 return _form(
@@ -96,7 +96,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     label="Remove engines", back=_page(row), text=text, names="Engines to remove",
                     work=[f"{one.name}, {one.url or 'no address yet'}" for one in seen.engines],
                 )  # fmt: skip
-            accepted = requests.scale_in(acting=request.acting, service=row, wish=wish)
+            accepted = requests.scale_in(acting=request.acting, service=row, parameters=parameters)
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:

@@ -15,7 +15,7 @@ from projects.elastic.autoscale import snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions
 from projects.engine.replicas.config import NO_QUEUE
 from projects.engine.scaling import FINAL
-from projects.models import Engine, Pod, ScaleRequest, Service
+from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import config_of
@@ -125,7 +125,7 @@ def told(request: Request, service: Service) -> dict[str, Any]:
     }
 
 
-def _engines(service: Service) -> list[tuple[Engine, Pod | None]]:
+def _engines(service: Service) -> list[tuple[InferenceEngine, Pod | None]]:
     rows = list(service.engines.filter(ended_at__isnull=True).select_related("workload").order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
     places = {pod.pk: pod for pod in pods.select_related("node", "allocation")}

@@ -8,7 +8,7 @@ from django_q.models import OrmQ
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from berth.core.version import installed_version
-from projects.models import Autoscaler, Delivery, Engine, ScaleRequest
+from projects.models import Autoscaler, Delivery, InferenceEngine, ScaleRequest
 from projects.models.scaling import ENDED_STATES, FINAL_STATUSES
 
 SERVICE = ("project", "service")
@@ -34,7 +34,7 @@ def own_metrics() -> Iterable[Metric]:
 
 
 def _engines() -> Iterable[Metric]:
-    rows = Engine.objects.filter(service__ended_at__isnull=True).exclude(state__in=ENDED_STATES)
+    rows = InferenceEngine.objects.filter(service__ended_at__isnull=True).exclude(state__in=ENDED_STATES)
     counts: Counter[tuple[str, str, str]] = Counter()
     healthy: Counter[tuple[str, str]] = Counter()
     requests: dict[tuple[str, str], int] = defaultdict(int)

@@ -129,7 +129,7 @@ def _carry_out(step: Verdict, workload: Workload, attempts: Iterable[Pod], now: 
             actor=ACTOR,
             now=now,
             data={"run": workload.run},
-            keeps_promises=_only_moves(attempts),
+            keep_reservations=_only_moves(attempts),
             **columns,
         )
         assert moved, "the row is locked"

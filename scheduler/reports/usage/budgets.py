@@ -10,8 +10,8 @@ from projects import selectors
 from projects.acting import Acting
 from projects.models import Budget, Department
 from projects.services import announce
-from projects.services.notifications.notify import tell_budget
-from projects.services.quotas.budgets import tell_once
+from projects.services.notifications.notify import notify_budget
+from projects.services.quotas.budgets import record_warning
 from scheduler.reports.usage.report import Dimension, UsageRequest, hour_of, report
 
 PACE = timedelta(days=7)
@@ -67,10 +67,10 @@ def watch_budgets(now: datetime) -> int:
     for standing in standings(list(selectors.budgets(Acting.system("budgets"))), now):
         for percent in standing.crossed:
             with transaction.atomic():
-                if not tell_once(standing.budget, standing.begin.date(), percent):
+                if not record_warning(standing.budget, standing.begin.date(), percent):
                     continue
                 told += 1
-                tell_budget(standing.budget, percent, standing.used, standing.forecast, now)
+                notify_budget(standing.budget, percent, standing.used, standing.forecast, now)
                 announce.tenants_changed(
                     department_id=standing.budget.department_id, project_id=standing.budget.project_id
                 )

@@ -15,7 +15,7 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
 from projects.services.quotas import values_of
-from projects.services.quotas.drafts import Draft, Drafted, compared, tag_of
+from projects.services.quotas.drafts import Draft, Drafted, compare, tag_of
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
@@ -71,7 +71,7 @@ class Impact:
 
 def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Impact:
     """Of a draft that `acting` may apply. Raises Invalid where its values cannot be."""
-    drafted = compared(draft)
+    drafted = compare(draft)
     with asked_before() as learnt:
         return _looked_at(acting, drafted, now or timezone.now(), learnt)
 

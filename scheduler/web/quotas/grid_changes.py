@@ -19,8 +19,8 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import QuotaChange
 from projects.selectors import Scope, departments, projects, quota_changes
-from projects.services.quotas.drafts import NONE_YET, Draft, apply_draft
-from projects.services.quotas.expiry import faults_of_time
+from projects.services.quotas.drafts import NO_VERSION, Draft, apply_draft
+from projects.services.quotas.expiry import expiry_problems
 from projects.web.quotas.cells import FIELDS
 from scheduler.reports.what_if.quota_preview import preview
 from scheduler.web.quotas.grid_input import Typed, changes_of, faults_of, read_typed
@@ -90,7 +90,7 @@ def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[d
             {
                 "owner": key,
                 "pool": name,
-                "version": quota.version if quota else NONE_YET,
+                "version": quota.version if quota else NO_VERSION,
                 "values": {field: held_values(quota, field) for field in FIELDS},
                 **who,
             }
@@ -115,7 +115,7 @@ def _expiry(request: Request) -> datetime | None:
         expiry = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
     except (ValueError, OverflowError):
         raise Invalid([Problem("expires_at", "is not a valid time", text[:40], "a date and time")]) from None
-    if problems := faults_of_time(expiry, timezone.now()):
+    if problems := expiry_problems(expiry, timezone.now()):
         raise Invalid(problems)
     return expiry
 

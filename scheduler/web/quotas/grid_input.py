@@ -12,7 +12,7 @@ from projects.acting import Acting
 from projects.models import Department, Project
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, columns_of, require_to_set
-from projects.services.quotas.drafts import Change, place_key, stored_of
+from projects.services.quotas.drafts import Change, quota_key, stored_quotas
 from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_at, removes
 from scheduler.web.quotas.grid_table import owners_of
 
@@ -69,9 +69,9 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
 
 def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
     """Raises Invalid with every fault; `cell_of` says where each belongs."""
-    stored, problems, found = stored_of([(each.owner, each.pool) for each in typed]), [], []
+    stored, problems, found = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
-        path, quota = f"changes[{number}]", stored.get(place_key(each.owner, each.pool))
+        path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
         alike = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
         try:
             columns = _columns(each, alike=alike)

@@ -16,7 +16,7 @@ from pools.models.node import HOSTING
 from projects.access import Action, administered_departments, may, whole_departments
 from projects.acting import Acting
 from projects.selectors import departments, projects, quotas
-from projects.services.quotas.drafts import NONE_YET
+from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, said
 
 Values = Mapping[str, Any]  # by column of the table of quotas
@@ -92,7 +92,7 @@ class Table:
 
     def _with_cells(self, row: Row, number: int) -> Row:
         held = [row.quotas.get(pool.pk) for pool in self.pools]
-        versions = " ".join(each.version if each else NONE_YET for each in held)
+        versions = " ".join(each.version if each else NO_VERSION for each in held)
         return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)
 
     def _cells(self, row: Row) -> Iterator[Cell]:

@@ -14,10 +14,10 @@ from berth.server.web.pages import Request, done, page, signed_in
 from berth.server.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, may
 from projects.acting import Acting
-from projects.models import Lapse, QuotaChange
+from projects.models import QuotaChange, QuotaExpiry
 from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
 from projects.services.quotas import require_to_set
-from projects.services.quotas.drafts import inverse_of, revert
+from projects.services.quotas.drafts import inverse_draft, revert
 from projects.web.activity import differences
 from scheduler.reports.what_if.quota_preview import preview
 
@@ -40,7 +40,7 @@ class Told:
     quotas: list[Entry]
     hidden: int
     reverted_by: int | None
-    lapse: Lapse | None
+    lapse: QuotaExpiry | None
     may_undo: bool
 
     @property
@@ -92,7 +92,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     change = find_quota_change(request.acting, change_id)
     draft, impact, fault = None, None, None
     try:
-        draft, _ = inverse_of(change)
+        draft, _ = inverse_draft(change)
         for each in draft.changes:
             require_to_set(request.acting, each.owner)
         if request.method == "POST":
@@ -126,7 +126,9 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
     undone = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
     )
-    lapses = {row.change_id: row for row in Lapse.objects.filter(change__in=[row.pk for row in changes])}
+    lapses = {
+        row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in changes])
+    }
     mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
     everything = may(acting, Action.ADMINISTER)
     found = []

@@ -40,7 +40,7 @@ class KeepForm(forms.Form):
 
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
-    about = forms.CharField(label="Description", max_length=service.ABOUT_MOST, required=False)
+    about = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
     then = forms.CharField(widget=forms.HiddenInput, required=False)
 
@@ -109,7 +109,7 @@ def save(request: Request) -> HttpResponse:
     if form.is_valid():
         said = form.cleaned_data
         try:
-            made = service.save_template(
+            made = service.set_template(
                 acting=request.acting, project=find_project(request.acting, said["project"]),
                 name=said["name"], text=said["document"].replace("\r\n", "\n"), about=said["about"],
                 expected_version=0,
@@ -152,7 +152,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     try:
         if draft.problems:
             raise Invalid(draft.problems)
-        made = service.save_template(
+        made = service.set_template(
             acting=request.acting, project=owner, name=shows.name, text=draft.text, about=shows.about,
             expected_version=shows.version,
         )  # fmt: skip
@@ -173,7 +173,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
         raise NotFound("Template not found.")
     service.require_change(request.acting, stored)
     if request.method == "POST":
-        service.remove_template(acting=request.acting, template=stored)
+        service.delete_template(acting=request.acting, template=stored)
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
     context = {
         "title": f"Delete template {stored.handle}?",
@@ -241,12 +241,12 @@ def _take(shows: Page, error: BerthError) -> None:
     if not isinstance(error, Invalid):
         shows.refused = error.detail
         return
-    inside = f"{service.INSIDE}."
+    inside = f"{service.DOCUMENT_PATH}."
     for each in error.problems:
         if each.path in ("name", "about", "description"):
             shows.named.append(each)
         else:
-            path = each.path.removeprefix(inside) if each.path != service.INSIDE else ""
+            path = each.path.removeprefix(inside) if each.path != service.DOCUMENT_PATH else ""
             shows.problems.append(Problem(path, each.message, each.received, each.allowed))
 
 

@@ -52,7 +52,7 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
 
 def _ports(acting: Acting, workload: Workload) -> list[str]:
     """Names of those that the reader can open now."""
-    names = [each["name"] for each in ports.declared(workload)]
+    names = [each["name"] for each in ports.declared_ports(workload)]
     can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
     return names if can and may(acting, Action.OPERATE, workload) else []
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from berth.core.errors import Forbidden, Invalid
 from projects.models import Audit, Quota, QuotaChange
 from projects.services.quotas.documents import read_draft
-from projects.services.quotas.drafts import apply_draft, compared, tag_of
+from projects.services.quotas.drafts import apply_draft, compare, tag_of
 from scheduler.models import Eviction
 from scheduler.reports.what_if.quota_preview import Impact, preview
 from tests.scheduler.stage import Stage
@@ -180,6 +180,6 @@ def test_every_fault_of_a_draft_is_named_where_it_is(full: Stage) -> None:
 
 def test_the_tag_names_the_versions_it_was_made_on(full: Stage) -> None:
     draft = read_draft(full.cast.alice, GIVE_TO_ADS)
-    stored = compared(draft)
+    stored = compare(draft)
     assert tag_of(stored).split("-")[2:] == ["0.0", "0.0"]
     assert asked(full, GIVE_TO_ADS).tag == tag_of(stored)

@@ -36,7 +36,7 @@ class Fault:
 
 
 @dataclass
-class Engine:
+class SimulatedEngine:
     """One engine: its model, its weights, and what was asked of it."""
 
     model: Model
@@ -66,7 +66,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, engine: Engine, port: int = 0) -> None:
+    def __init__(self, engine: SimulatedEngine, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Door)
         self.engine = engine
 
@@ -137,15 +137,15 @@ def _json(value: Any, status: int = 200) -> Said:
     return status, json.dumps(value).encode()
 
 
-def health(engine: Engine, _: dict[str, Any]) -> Said:
+def health(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return (200 if engine.healthy else 503), b""
 
 
-def metrics(engine: Engine, _: dict[str, Any]) -> Said:
+def metrics(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return 200, engine.model.metrics()
 
 
-def generate(engine: Engine, asked: dict[str, Any]) -> Said:
+def generate(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     parameters = asked.get("sampling_params") or asked
     tokens = int(parameters.get("max_new_tokens") or parameters.get("max_tokens") or TOKENS)
     try:
@@ -158,29 +158,29 @@ def generate(engine: Engine, asked: dict[str, Any]) -> Said:
                   "choices": [message], "meta_info": {"weight_version": engine.weights.version}})  # fmt: skip
 
 
-def pause(engine: Engine, asked: dict[str, Any]) -> Said:
+def pause(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     if asked.get("mode", "abort") == "abort":
         engine.model.abort()
     engine.model.paused = True
     return _json({"message": "Generation paused successfully.", "status": "ok"})
 
 
-def resume(engine: Engine, _: dict[str, Any]) -> Said:
+def resume(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     engine.model.paused = False
     return _json({"message": "Generation continued successfully.", "status": "ok"})
 
 
-def flush(engine: Engine, _: dict[str, Any]) -> Said:
+def flush(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return (200, b"Cache flushed.\n") if engine.model.flush() else (400, b"Flush cache failed.\n")
 
 
-def abort(engine: Engine, asked: dict[str, Any]) -> Said:
+def abort(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     if asked.get("abort_all"):
         engine.model.abort()
     return 200, b""
 
 
-def join(engine: Engine, asked: dict[str, Any]) -> Said:
+def join(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     ports = asked["ports"].split(",")
     try:
         if len(ports) != engine.model.ranks:
@@ -192,7 +192,7 @@ def join(engine: Engine, asked: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "Succeeded to init group."})
 
 
-def send(engine: Engine, asked: dict[str, Any]) -> Said:
+def send(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     try:
         engine.weights.transfer(asked["group_name"])
     except Failed as failed:
@@ -200,14 +200,14 @@ def send(engine: Engine, asked: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "Succeeded to send weights."})
 
 
-def set_version(engine: Engine, asked: dict[str, Any]) -> Said:
+def set_version(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     if asked.get("abort_all_requests", True):
         engine.model.abort()
     engine.weights.version = asked["new_version"]
     return _json({"success": True, "message": "", "new_version": asked["new_version"]})
 
 
-def from_disk(engine: Engine, asked: dict[str, Any]) -> Said:
+def from_disk(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
     """How a trainer's new weights come to an initial engine here."""
     with engine.weights.lock:
         engine.weights.held = Path(asked["model_path"]).read_bytes()
@@ -215,12 +215,12 @@ def from_disk(engine: Engine, asked: dict[str, Any]) -> Said:
     return _json({"success": True, "message": "", "num_paused_requests": 0})
 
 
-def loads(engine: Engine, _: dict[str, Any]) -> Said:
+def loads(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     now = {"dp_rank": 0, "num_running_reqs": engine.model.running, "num_waiting_reqs": engine.model.queued}
     return _json({"version": "0.5.23", "loads": [now]})
 
 
-def models(engine: Engine, _: dict[str, Any]) -> Said:
+def models(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return _json({"object": "list", "data": [{"id": engine.model.name, "max_model_len": 4096}]})
 
 
@@ -242,7 +242,7 @@ OPENAI = {"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/comp
 
 
 @contextmanager
-def serving(engine: Engine, port: int = 0) -> Iterator[Server]:
+def serving(engine: SimulatedEngine, port: int = 0) -> Iterator[Server]:
     server = Server(engine, port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
@@ -265,7 +265,7 @@ def main() -> None:
     model = Model(
         given.model, slots=given.slots, seconds_per_token=given.seconds_per_token, max_tokens=given.max_tokens
     )
-    server = Server(Engine(model), given.port)
+    server = Server(SimulatedEngine(model), given.port)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     server.serve_forever(poll_interval=0.05)
     while model.running or model.queued:  # who ends an engine lets it finish

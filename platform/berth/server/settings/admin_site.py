@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Allocations", "memory", "scheduler_allocation"),
         ("Reservations", "bookmark", "scheduler_reservation"),
         ("Services", "dns", "projects_service"),
-        ("Inference engines", "bolt", "projects_engine"),
+        ("Inference engines", "bolt", "projects_inferenceengine"),
         ("Scale requests", "tune", "projects_scalerequest"),
     ),
     "Capacity": (

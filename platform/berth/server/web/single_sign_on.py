@@ -19,7 +19,7 @@ from requests import RequestException
 
 from berth.core.errors import BerthError, NotFound, RateLimited
 from berth.server.api.rate_limits import client_address, spend
-from projects.services.people.identities import person_of
+from projects.services.people.identities import user_for_claims
 
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"
@@ -57,7 +57,7 @@ def end(request: HttpRequest) -> HttpResponse:
         claims: Any = token.get("userinfo")
         if not claims or not claims.get("sub"):
             return _refused(request, NOT_TRUE, 403)
-        user = person_of(
+        user = user_for_claims(
             claims,
             issuer=settings.BERTH_OIDC_ISSUER,
             name_claim=settings.BERTH_OIDC_USERNAME,

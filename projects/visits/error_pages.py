@@ -24,19 +24,21 @@ class Refusal:
     text: str
 
 
-AGAIN = Refusal(
-    403, "Open it once more from Berth",
-    "A link opens a port once, within a minute, and a visit ends with the run, with your right to act on "
-    "the workload, or after half a day. Choose Open on the workload's page, or run berth open.",
+LINK_NEEDED = Refusal(
+    403, "Open this port from Berth",
+    "A link works once and for a minute. A visit ends with the run, with your permission to control the "
+    "workload, or after twelve hours. Choose Open on the workload's page, or run `berth open`.",
 )  # fmt: skip
-DARK = Refusal(
-    502, "Nothing answers here now",
-    "The workload does not run at the moment, or what runs in it does not listen at this port yet. Its log "
-    "says more; try again in a moment.",
+NOT_LISTENING = Refusal(
+    502, "The port is not responding",
+    "The workload is not running, or its program does not listen on this port yet. Check its log, or try "
+    "again in a moment.",
 )  # fmt: skip
-STRANGER = Refusal(403, "Not from here", "Another site asked for this in your name, so it was refused.")
-CROWDED = Refusal(503, "Too much at once", "This port has as many requests open as it may have.")
-WRONG = Refusal(404, "Nothing here", "There is nothing at this address.")
+CROSS_SITE = Refusal(403, "Cross-site request refused", "Another site sent this request on your behalf.")
+CROWDED = Refusal(
+    503, "Too many requests", "This port has reached its limit of concurrent requests. Try again in a moment."
+)
+NOT_FOUND = Refusal(404, "Not found", "There is no page at this address.")
 
 
 async def page(send: Send, refusal: Refusal) -> None:

@@ -1,34 +1,34 @@
-"""Next state of a service's engine."""
+"""Next state of an inference engine."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # in a row, before an external engine that does not serve yet counts as dead
-SETTLE_SECONDS = 1.0  # a request that left the router before it was told may still be on its way
+CONNECTION_ATTEMPTS = 5  # failed in a row, after which an external engine that does not serve yet fails
+SETTLE_SECONDS = 1.0  # for requests that the router sent just before the isolation
 
 
-class Place(Enum):
-    """How the process stands, as the scheduler's rows tell; an external engine is always there."""
+class ProcessState(Enum):
+    """State of an engine's process by the scheduler's rows; external engines always run."""
 
     WAITING = "waiting"
-    UP = "up"
-    GONE = "gone"  # for good
+    RUNNING = "running"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """`healthy`, `connected` are what this look found; None: it was not looked at, or no answer counts yet.
+    """`healthy` and `connected` are from the current probe, None if it has no result.
 
-    `isolated` is for how many seconds the router sent it nothing new, None while it may; `running` None is
-    unknown; `told_router` whether the router may still know of it.
+    `isolated` is the number of seconds without new requests from the router, None if it may send some;
+    `running` is None if unknown; `in_router` is True while the router may have the engine.
     """
 
     state: str
     origin: str
-    place: Place
-    trouble: str = ""  # why the process is gone
+    process_state: ProcessState
+    error: str = ""  # why the process has ended
     started_once: bool = False
     connected: bool | None = None
     refusal: str = ""
@@ -37,8 +37,8 @@ class EngineFacts:
     healthy: bool | None = None
     has_router: bool = True
     is_routed: bool = False
-    told_router: bool = False
-    gave_up_router: bool = False
+    in_router: bool = False
+    router_timed_out: bool = False
     weight_sync: bool = False
     strict: bool = False
     sync: str = ""
@@ -58,28 +58,33 @@ class EngineMove:
 
 
 def next_state(engine: EngineFacts) -> EngineMove | None:
-    """One move, or None while nothing is to be done. Ask again in the next pass."""
+    """Return the next move, or None if there is none in this pass."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":
-        gone = not engine.told_router or engine.gave_up_router
-        return EngineMove(engine.ends_as or "REMOVED") if gone and engine.place is Place.GONE else None
+        is_removed = not engine.in_router or engine.router_timed_out
+        return (
+            EngineMove(engine.ends_as or "REMOVED")
+            if is_removed and engine.process_state is ProcessState.ENDED
+            else None
+        )
     if engine.state == "DRAINING":
         return EngineMove("REMOVING", "REMOVED") if is_drained(engine) else None
-    if engine.place is Place.GONE:
-        return _lost(engine)
-    if engine.place is Place.WAITING:
-        waits = engine.state in ("CREATING", "CONNECTING")
+    if engine.process_state is ProcessState.ENDED:
+        return _ended(engine)
+    if engine.process_state is ProcessState.WAITING:
+        is_waiting = engine.state in ("CREATING", "CONNECTING")
         return (
-            None if waits else EngineMove("CREATING", message="Its process is gone; it waits for its next.")
+            None
+            if is_waiting
+            else EngineMove("CREATING", message="The process has ended; waiting for the next one.")
         )
     return _forward(engine)
 
 
 def is_drained(engine: EngineFacts) -> bool:
-    """Nothing that it was sent is under way any more, or it had its time. Before the router knows that it is
-    to send nothing new there is no end to it."""
-    if engine.force or engine.place is not Place.UP:
+    """Return True once no requests are left or the timeout has passed, both after the router's isolation."""
+    if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
     if engine.isolated is None:
         return False
@@ -89,7 +94,7 @@ def is_drained(engine: EngineFacts) -> bool:
 
 
 def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
-    """Whether the router is to send it requests. Eventual: from its health check on, with old weights."""
+    """Return True if the router may send requests; without strict consistency even with old weights."""
     if engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
     if not engine.strict or not engine.weight_sync or engine.origin == "initial":
@@ -97,16 +102,16 @@ def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
     return engine.sync == "done" and not is_stale
 
 
-def _lost(engine: EngineFacts) -> EngineMove:
+def _ended(engine: EngineFacts) -> EngineMove:
     if engine.origin == "initial":
-        return EngineMove("REMOVING", "REMOVED", message="The service's workload has ended.")
+        return EngineMove("REMOVING", "REMOVED", message="The workload of the service has ended.")
     failure = "init" if engine.started_once else "provision"
-    return EngineMove("REMOVING", "FAILED", failure, engine.trouble or "Its process has ended.")
+    return EngineMove("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
 
 
 def _forward(engine: EngineFacts) -> EngineMove | None:
     if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
-        return _dead(engine)
+        return _unreachable(engine)
     routed = engine.is_routed or not engine.has_router
     if engine.state == "CREATING":
         return EngineMove("HEALTH_CHECKING")
@@ -123,8 +128,8 @@ def _forward(engine: EngineFacts) -> EngineMove | None:
     return None
 
 
-def _dead(engine: EngineFacts) -> EngineMove:
-    """Fail an external engine: unlike one of ours, it runs before it is added, so its silence is its end."""
+def _unreachable(engine: EngineFacts) -> EngineMove:
+    """Fail an unreachable external engine, which must be running before it is added."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineMove("REMOVING", "FAILED", failure, message)
@@ -135,6 +140,6 @@ def _synced(engine: EngineFacts, routed: bool) -> EngineMove | None:
         return None
     if engine.weight_sync and engine.strict and engine.sync == "failed":
         return EngineMove(
-            "REMOVING", "FAILED", "weight_sync", engine.trouble or "Its weights could not be copied."
+            "REMOVING", "FAILED", "weight_sync", engine.error or "The weights could not be copied."
         )
     return EngineMove("READY") if routed else None

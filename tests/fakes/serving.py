@@ -3,14 +3,14 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
-from projects.serving.base import Identity, ServingError, Trouble, Worker
+from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
     """The next call raises; with `after`, once its work is done: the answer is lost."""
 
-    trouble: Trouble = Trouble.REFUSED
+    trouble: ErrorKind = ErrorKind.REFUSED
     message: str = "told to fail"
     after: bool = False
 
@@ -104,7 +104,7 @@ class FakeEngines(Script):
     def health(self, engine: str) -> None:
         fail = self.enter("health", engine)
         if not self._of(engine).well:
-            raise ServingError(Trouble.REFUSED, engine, "answered 503: not healthy")
+            raise ServingError(ErrorKind.REFUSED, engine, "answered 503: not healthy")
         self.leave(fail, engine)
 
     def identity(self, engine: str) -> Identity:
@@ -154,7 +154,7 @@ class FakeEngines(Script):
         fail = self.enter("flush", engine)
         now = self._of(engine)
         if now.running and not now.paused:
-            raise ServingError(Trouble.REFUSED, engine, "answered 400: requests are running")
+            raise ServingError(ErrorKind.REFUSED, engine, "answered 400: requests are running")
         self._set(engine, flushed=now.flushed + 1)
         self.leave(fail, engine)
 
@@ -172,11 +172,11 @@ class FakeEngines(Script):
 
     def _must_sync(self, engine: str) -> None:
         if not self.syncs_weights:
-            raise ServingError(Trouble.UNSUPPORTED, engine, "this kind of engine does not sync weights")
+            raise ServingError(ErrorKind.UNSUPPORTED, engine, "this kind of engine does not sync weights")
 
     def _of(self, engine: str) -> FakeEngine:
         if engine not in self.engines:
-            raise ServingError(Trouble.UNREACHABLE, engine, "cannot connect: Connection refused")
+            raise ServingError(ErrorKind.UNREACHABLE, engine, "cannot connect: Connection refused")
         return self.engines[engine]
 
     def _set(self, engine: str, **changes: object) -> None:

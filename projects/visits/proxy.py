@@ -1,4 +1,4 @@
-"""Admit or refuse requests to port hosts; pass all others to Berth."""
+"""Proxy requests for port hosts to pods; pass all other requests to Berth."""
 
 import asyncio
 import ipaddress
@@ -13,21 +13,20 @@ from django.db import InterfaceError, OperationalError
 
 from projects.connections.credentials import Credential
 from projects.connections.watch import WATCH
-from projects.delivering.destination import NEVER, inner
-from projects.services.workloads.ports import NotThere, NoVisit, Place
-from projects.serving.addresses import is_here
-from projects.visits.headers import Headers, cookie_in, first_of, to_pod
+from projects.delivering.destination import NEVER, embedded_ipv4
+from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed
+from projects.serving.addresses import is_local
+from projects.visits.error_pages import CROSS_SITE, CROWDED, LINK_NEEDED, NOT_FOUND, NOT_LISTENING, page
+from projects.visits.headers import Headers, cookie_in, header_value, is_cross_site, to_pod
 from projects.visits.origins import Origins
 from projects.visits.passes import Passes, digest_of
-from projects.visits.refusals import AGAIN, CROWDED, DARK, STRANGER, WRONG, page
-from projects.visits.requests import Receive, Scope, Send, Silent, hand_on, pool
-from projects.visits.sockets import join
-from projects.visits.strangers import is_a_strangers
+from projects.visits.requests import NoResponse, Receive, Scope, Send, forward, transport_pool
+from projects.visits.sockets import proxy_socket
 
 RESERVED = "/.berth/"
 OPEN = "/.berth/open/"
-LOOK_AGAIN_SECONDS = 30.0  # at what no change of the person's rights announces: the run has ended
-WATCHED_AFTER_SECONDS = 0.5  # most requests are answered before
+LOOK_AGAIN_SECONDS = 30.0  # for ends without a change of rights, such as the end of a run
+WATCHED_AFTER_SECONDS = 0.5  # most requests are answered earlier
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
 REFUSED_SOCKET = 4403
 
@@ -35,20 +34,20 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass
-class Door:
-    """`berths_cookies`: names that no pod ever sees or sets. `own_ports`: of this machine, Berth's own."""
+class PortProxy:
+    """`reserved_cookies` are never sent to or set by pods; `own_ports` are those of Berth on this machine."""
 
     berth: App
     origins: Origins
-    berths_cookies: tuple[str, ...]
+    reserved_cookies: tuple[str, ...]
     own_ports: Collection[int] = ()
     passes: Passes = field(default_factory=Passes)
-    transport: httpx.AsyncHTTPTransport = field(default_factory=pool)
+    transport: httpx.AsyncHTTPTransport = field(default_factory=transport_pool)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         port = None
         if scope["type"] in ("http", "websocket"):
-            port = self.origins.named_by(first_of(scope["headers"], b"host"))
+            port = self.origins.port_of_host(header_value(scope["headers"], b"host"))
         if port is None:
             await self.berth(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -61,8 +60,8 @@ class Door:
         return "__Host-berth_port" if self.origins.is_secure else "berth_port"
 
     @property
-    def never_seen(self) -> tuple[str, ...]:
-        return (self.cookie, *self.berths_cookies)
+    def hidden_cookies(self) -> tuple[str, ...]:
+        return (self.cookie, *self.reserved_cookies)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         path, method = scope["path"], scope["method"]
@@ -70,42 +69,42 @@ class Door:
             await self._open(path.removeprefix(OPEN), send, port)
             return
         if path.startswith(RESERVED) or method not in METHODS:
-            await page(send, WRONG)
+            await page(send, NOT_FOUND)
             return
-        if self._is_a_strangers(scope, port):
-            await page(send, STRANGER)
+        if self._is_cross_site(scope, port):
+            await page(send, CROSS_SITE)
             return
         try:
-            place = await self._place(scope, port)
-            await self._inside(scope, port, place, lambda: hand_on(
-                self.transport, scope, receive, send, place=place, headers=self._headers(scope, place),
-                own_cookies=self.never_seen,
+            address = await self._address(scope, port)
+            await self._run_visit(scope, port, address, lambda: forward(
+                self.transport, scope, receive, send, address=address, headers=self._headers(scope, address),
+                own_cookies=self.hidden_cookies,
             ))  # fmt: skip
         except NoVisit:
-            await page(send, AGAIN)
-        except (NotThere, Silent):
-            await page(send, DARK)
-        except _Crowded:
+            await page(send, LINK_NEEDED)
+        except (PortClosed, NoResponse):
+            await page(send, NOT_LISTENING)
+        except _TooManyRequests:
             await page(send, CROWDED)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         try:
-            if self._is_a_strangers(scope, port):
+            if self._is_cross_site(scope, port):
                 raise NoVisit
-            place = await self._place(scope, port)
-            if not await self._inside(scope, port, place, lambda: join(
-                scope, receive, send, place=place, headers=self._headers(scope, place)
+            address = await self._address(scope, port)
+            if not await self._run_visit(scope, port, address, lambda: proxy_socket(
+                scope, receive, send, address=address, headers=self._headers(scope, address)
             )):  # fmt: skip
                 raise NoVisit
-        except (NoVisit, NotThere, Silent, _Crowded):
+        except (NoVisit, PortClosed, NoResponse, _TooManyRequests):
             await send({"type": "websocket.close", "code": REFUSED_SOCKET})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
-        """The secret leaves the address at once, and no page ever sends it on as where one came from."""
+        """Exchange the secret in the URL for a cookie, and redirect to keep it out of referrers."""
         try:
             visit = await self.passes.exchange(secret, port)
         except NoVisit:
-            await page(send, AGAIN)
+            await page(send, LINK_NEEDED)
             return
         secure = "; Secure" if self.origins.is_secure else ""
         cookie = f"{self.cookie}={visit}; Path=/; HttpOnly; SameSite=Lax{secure}"
@@ -116,25 +115,29 @@ class Door:
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 
-    async def _place(self, scope: Scope, port: tuple[uuid.UUID, str]) -> Place:
-        place = await self.passes.place(cookie_in(scope["headers"], self.cookie), port)
-        if not may_be_called(place, self.own_ports):
-            raise NotThere
-        return place
+    async def _address(self, scope: Scope, port: tuple[uuid.UUID, str]) -> PortAddress:
+        address = await self.passes.address(cookie_in(scope["headers"], self.cookie), port)
+        if not is_allowed(address, self.own_ports):
+            raise PortClosed
+        return address
 
-    async def _inside(
-        self, scope: Scope, port: tuple[uuid.UUID, str], place: Place, visit: Callable[[], Awaitable[None]]
+    async def _run_visit(
+        self,
+        scope: Scope,
+        port: tuple[uuid.UUID, str],
+        address: PortAddress,
+        visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """A visit that has ended is cut off (False), however long its answer or socket would go on."""
+        """Run a request while the visit lasts. Return False if the visit ended before the request."""
         if not self.passes.enter(port):
-            raise _Crowded
+            raise _TooManyRequests
         visiting = asyncio.ensure_future(visit())
         ended: asyncio.Task[None] | None = None
         try:
             await asyncio.wait({visiting}, timeout=WATCHED_AFTER_SECONDS)
             if not visiting.done():
                 cookie = cookie_in(scope["headers"], self.cookie)
-                ended = asyncio.create_task(self._ended(cookie, port, place))
+                ended = asyncio.create_task(self._ended(cookie, port, address))
                 await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.passes.leave(port)
@@ -144,42 +147,45 @@ class Door:
                     await ended
             if not visiting.done():
                 visiting.cancel()
-                with suppress(asyncio.CancelledError, Silent):
+                with suppress(asyncio.CancelledError, NoResponse):
                     await visiting
         if not visiting.cancelled():
             visiting.result()
         return not visiting.cancelled()
 
-    async def _ended(self, cookie: str, port: tuple[uuid.UUID, str], place: Place) -> None:
-        """Return when the visit has ended: with the session's end, the person's right, the run, its time."""
+    async def _ended(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
+        """Return once the visit has ended, for example because the session or the run has ended."""
         opened = WATCH.open(Credential(visit=digest_of(cookie)))
         try:
-            while await self.passes.still(cookie, port, place):
+            while await self.passes.is_valid(cookie, port, address):
                 await opened.changed(LOOK_AGAIN_SECONDS)
         finally:
             WATCH.close(opened)
 
-    def _is_a_strangers(self, scope: Scope, port: tuple[uuid.UUID, str]) -> bool:
-        return is_a_strangers(
+    def _is_cross_site(self, scope: Scope, port: tuple[uuid.UUID, str]) -> bool:
+        return is_cross_site(
             scope["headers"],
             own=self.origins.of(*port),
             method=scope.get("method", "GET"),
             is_socket=scope["type"] == "websocket",
         )
 
-    def _headers(self, scope: Scope, place: Place) -> Headers:
+    def _headers(self, scope: Scope, address: PortAddress) -> Headers:
         return to_pod(
-            scope["headers"], own_cookies=self.never_seen, secret=place.secret, scheme=self.origins.scheme
+            scope["headers"],
+            own_cookies=self.hidden_cookies,
+            secret=address.secret,
+            scheme=self.origins.scheme,
         )
 
 
-class _Crowded(Exception):
-    """Too many requests and sockets of one port at once."""
+class _TooManyRequests(Exception):
+    """Too many concurrent requests and sockets of one port."""
 
 
-def may_be_called(place: Place, own_ports: Collection[int]) -> bool:
-    """Never the cloud's metadata, whatever a machine says its address is, and never Berth itself."""
-    address = ipaddress.ip_address(place.host)
-    if any(inner(address) in network for network in NEVER):
+def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
+    """Return False for cloud metadata addresses and for Berth's own ports."""
+    host = ipaddress.ip_address(address.host)
+    if any(embedded_ipv4(host) in network for network in NEVER):
         return False
-    return place.port not in own_ports or not is_here(address)
+    return address.port not in own_ports or not is_local(host)

@@ -1,0 +1,158 @@
+"""Probe engines concurrently, without touching rows."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from berth.db.crash_points import outside_transactions
+from projects.elastic.ports import Ports
+from projects.elastic.view import View
+from projects.engine.inference_engines import ProcessState
+from projects.models import InferenceEngine
+from projects.serving.base import EngineAdapter, ErrorKind, Identity, RouterClient, ServingError, differences
+
+T = TypeVar("T")
+
+MAX_CONCURRENT = 8
+PROBE_INTERVAL = timedelta(seconds=5)  # of active engines; starting and leaving ones are probed in every pass
+RETRY_INTERVAL = timedelta(seconds=2)  # after a failed connection attempt
+PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
+NO_CONNECTION = (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT)
+PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The result of probing an engine.
+
+    `healthy` is None if it was not checked; `refusal` says why the engine cannot join this service;
+    `unreachable` is True if it could not be connected or did not answer in time.
+    """
+
+    healthy: bool | None = None
+    connected: bool | None = None
+    refusal: str = ""
+    running: int | None = None
+    weight_version: str | None = None
+    error: str = ""
+    unreachable: bool = False
+
+
+NO_PROBE = Probe()
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeContext:
+    """What a probe needs, apart from rows."""
+
+    kind: str
+    ports: Ports
+    router: RouterClient | None
+    model: str
+    seed: Identity | None
+    drain_timeout: float
+    now: datetime
+    syncs: bool = False
+
+    def adapter(self, engine: InferenceEngine) -> EngineAdapter:
+        return self.ports.engines(self.kind, engine.origin != "external")
+
+
+def probe(view: View, ports: Ports, router: RouterClient | None, now: datetime) -> dict[uuid.UUID, Probe]:
+    outside_transactions()
+    due = [engine for engine in view.engines if _is_due(engine, view, now)]
+    if not due:
+        return {}
+    seed = _seed_identity(view, ports) if any(engine.state == "CONNECTING" for engine in due) else None
+    counts = view.spec
+    context = ProbeContext(
+        counts.engine, ports, router, view.service.model_name, seed, counts.scale_in_drain_timeout, now,
+        counts.weight_sync,
+    )  # fmt: skip
+    if len(due) == 1:
+        return {due[0].pk: _probe_one(due[0], context)}
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool:
+        return dict(zip([e.pk for e in due], pool.map(lambda e: _probe_one(e, context), due), strict=True))
+
+
+def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
+    if view.processes[engine.pk].process_state is not ProcessState.RUNNING or not engine.url:
+        return False
+    if engine.state in PROBED_EVERY_PASS:
+        return not engine.connection_failures or _has_passed(engine, RETRY_INTERVAL, now)
+    return engine.state == "ACTIVE" and _has_passed(engine, PROBE_INTERVAL, now)
+
+
+def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
+    """Return True once `pause` has passed since the last probe, or the clock was set back."""
+    return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
+
+
+def _probe_one(engine: InferenceEngine, context: ProbeContext) -> Probe:
+    if engine.state == "CONNECTING":
+        return _connect(engine.url, context.adapter(engine), context)
+    if engine.state == "DRAINING":
+        return _drain(engine, context)
+    adapter = context.adapter(engine)
+    try:
+        adapter.health(engine.url)
+    except ServingError as error:
+        return Probe(healthy=False, error=str(error), unreachable=error.kind in NO_CONNECTION)
+    version = None
+    if context.syncs and (engine.origin == "initial" or engine.state == "WEIGHT_SYNCING"):
+        version = _or_none(lambda: adapter.weight_version(engine.url))
+    return Probe(healthy=True, weight_version=version)
+
+
+def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
+    """Check that an engine serves this model with the parameters of the initial engines."""
+    try:
+        identity = adapter.identity(url)
+    except ServingError as error:
+        return Probe(
+            connected=False if error.kind in PERMANENT else None, refusal=str(error), error=str(error),
+            unreachable=error.kind in NO_CONNECTION,
+        )  # fmt: skip
+    if context.seed is not None and (different := differences(context.seed, identity)):
+        return Probe(
+            connected=False, refusal=f"{url} differs from the initial engines in: {', '.join(different)}."
+        )
+    if context.seed is None and context.model not in ("default", identity.model):
+        return Probe(connected=False, refusal=f"{url} serves {identity.model}, not {context.model}.")
+    return Probe(connected=True, weight_version=identity.weight_version)
+
+
+def _drain(engine: InferenceEngine, context: ProbeContext) -> Probe:
+    since, adapter = engine.isolated_at, context.adapter(engine)
+    if since is not None and (context.now - since).total_seconds() >= context.drain_timeout:
+        _or_none(lambda: adapter.abort(engine.url))
+    counts = [_or_none(lambda: adapter.running_requests(engine.url))]
+    if context.router is not None:
+        router = context.router
+        counts.append(_or_none(lambda: router.running_requests(engine.url)))
+    known_counts = [count for count in counts if count is not None]
+    return Probe(running=max(known_counts) if known_counts else None)
+
+
+def _seed_identity(view: View, ports: Ports) -> Identity | None:
+    adapter = ports.engines(view.spec.engine, True)
+    for engine in healthy_initial(view.engines):
+        identity = _or_none(lambda url=engine.url: adapter.identity(url))  # type: ignore[misc]
+        if identity is not None:
+            return identity
+    return None
+
+
+def healthy_initial(engines: Iterable[InferenceEngine]) -> list[InferenceEngine]:
+    return [e for e in engines if e.origin == "initial" and e.state == "ACTIVE" and e.is_healthy]
+
+
+def _or_none(call: Callable[[], T]) -> T | None:
+    """Return the result of a call, or None if it fails."""
+    try:
+        return call()
+    except ServingError:
+        return None

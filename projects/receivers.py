@@ -1,0 +1,30 @@
+"""Receivers of signals from the layer below and from Django."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_out
+from django.dispatch import receiver
+
+from pools import signals
+from projects.access import Action, require
+from projects.acting import Acting
+from projects.services import announce, audit
+from projects.services.workloads.ports import end_visits
+
+
+@receiver(signals.changed)
+def authorize_and_audit_pool_change(
+    sender: Any, *, acting: Acting, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
+) -> None:
+    """Run in the transaction of the change: a refusal rolls it back."""
+    require(acting, Action.ADMINISTER)
+    if not acting.is_system:
+        audit.write_down(acting, action, obj, before=before, after=after)
+    announce.tenants_changed()
+
+
+@receiver(user_logged_out, dispatch_uid="projects.end_visits_on_sign_out")
+def end_visits_on_sign_out(sender: object, user: User | None = None, **_: Any) -> None:
+    if user is not None:
+        end_visits(user)
