@@ -25,7 +25,7 @@ from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
-from projects.connections.sockets import BROKEN, SIGNED_OUT, TOO_MANY
+from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY
 from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
 from projects.services import workloads
@@ -253,7 +253,7 @@ def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch
     with site.socket("log", cookie) as line:
         monkeypatch.setattr("projects.connections.sockets.user_behind", broken)
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(line) == BROKEN
+        assert code_of(line) == INTERNAL_ERROR
 
 
 def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from berth.db import crash_points as points
-from projects.elastic.weights import forget_marks
+from projects.elastic.weights import clear_marks
 from projects.models import Service
 from tests.services.stage import ServiceStage
 
@@ -53,7 +53,7 @@ class Life:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.lead("first")  # in a new epoch: the one before may not write any more
-            forget_marks(self.stage.ports.fence)
+            clear_marks(self.stage.ports.fence)
         points.listen(None)
 
     def _die(self, name: str) -> None:
