@@ -50,10 +50,10 @@ class LiveConsumer(SignedInConsumer):
             LISTENER.remove(self.ear)
         await super().disconnect(code)
 
-    async def tell(self) -> None:
+    async def send_messages(self) -> None:
         while True:
             note = await self.ear.heard.get()
-            if note["kind"] in ("tenants", "everything") and await self.look():
+            if note["kind"] in ("tenants", "everything") and await self.check():
                 return  # the guard closes the socket
             if self.sight.covers(note):
                 await self.send_json({"kind": note["kind"], "ids": note["ids"]})

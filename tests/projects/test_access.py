@@ -85,7 +85,7 @@ def test_only_an_admins_full_token_makes_tokens_for_others(cast: Cast) -> None:
     dave = cast.dave.user
     narrow = Acting.person(cast.alice.user, frozenset({"read", "write"}))
     for acting in (narrow, cast.bob):
-        with pytest.raises(Forbidden, match="for yourself only"):
+        with pytest.raises(Forbidden, match="only issue tokens for yourself"):
             tokens.issue(acting=acting, name="ci", scopes=["read"], expires_at=None, user=dave)
     token, _ = tokens.issue(acting=cast.alice, name="ci", scopes=["read"], expires_at=None, user=dave)
     assert token.user == dave

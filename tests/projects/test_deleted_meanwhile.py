@@ -53,7 +53,7 @@ def test_writes_to_a_concurrently_deleted_project_raise_not_found(
     """Deleted after the writer had looked, before it wrote; also inside a transaction around it."""
     aside(lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision")))
     assert not Project.objects.filter(name="vision").exists()
-    with transaction.atomic(), pytest.raises(NotFound, match="was deleted in the meantime"):
+    with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
         attempt(cast)
     assert not Workload.objects.exists()
     assert not Quota.objects.exists()
@@ -74,7 +74,7 @@ def test_a_project_in_a_department_that_was_deleted_meanwhile(cast: Cast) -> Non
 
 def test_one_of_two_who_delete_is_told_that_it_is_gone(cast: Cast) -> None:
     tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="speech"))
-    with pytest.raises(NotFound, match="deleted already"):
+    with pytest.raises(NotFound, match="already deleted"):
         tenants.delete_project(acting=cast.alice, project=cast.speech)
 
 

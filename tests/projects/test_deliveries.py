@@ -101,7 +101,7 @@ def test_a_mailbox_gets_a_mail(cast: Cast, settings: Any) -> None:
     starts(told(cast, "dave@example.org"))
     assert carried().state == "delivered"
     (letter,) = mail.outbox
-    assert (letter.to, letter.subject) == (["dave@example.org"], "vision/train-1 runs")
+    assert (letter.to, letter.subject) == (["dave@example.org"], "vision/train-1 has started")
     assert "All pods" in letter.body
 
 
@@ -119,7 +119,7 @@ def test_a_chat_gets_words_in_which_nothing_of_strangers_means_anything(
     starts(told(cast, f"slack:{receiver.url}"), "<!channel> & <https://evil.example|click>")
     assert carried().state == "delivered"
     text = json.loads(receiver.letters[0][1])["text"]
-    assert text.startswith("*vision/train-1 runs*")
+    assert text.startswith("*vision/train-1 has started*")
     assert "<" not in text
 
 
@@ -197,14 +197,14 @@ def test_what_a_receiver_says_is_kept_as_far_as_it_is_text(
     receiver.answers, receiver.says = [500], b"no\x00room \xff\n<b>"
     starts(told(cast, receiver.url))
     row = carried()
-    assert (row.state, row.last_error) == ("waiting", "answered 500: no room \ufffd <b>")
+    assert (row.state, row.last_error) == ("waiting", "the server answered 500: no room \ufffd <b>")
 
 
 def test_a_receiver_that_answers_drop_by_drop_is_not_waited_for(
     cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each drop comes in time, the whole never would: others' news must not wait behind it."""
-    monkeypatch.setattr(http, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
     settings.BERTH_NOTIFY_NETWORKS = HERE
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -49,7 +49,7 @@ def test_when_its_time_is_over_everything_is_as_before(cast: Cast) -> None:
     ]
     assert gpus(cast) == {"speech": 2, "vision": 2}
     back = QuotaChange.objects.get(reverts=change.pk)
-    assert (back.actor, QuotaExpiry.objects.get().outcome) == ("lapses", "")
+    assert (back.actor, QuotaExpiry.objects.get().outcome) == ("expiry", "")
 
 
 def test_what_somebody_has_set_since_stays(cast: Cast) -> None:
@@ -84,7 +84,7 @@ def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
     Quota.objects.filter(project=cast.speech).delete()
     cast.speech.delete()
     assert [revert_expired(until), revert_expired(until)] == [1, 0]
-    assert "speech is gone" in QuotaExpiry.objects.get().outcome
+    assert "speech was deleted" in QuotaExpiry.objects.get().outcome
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, to=to, news=["failed"])
     (problem,) = refused.value.problems
-    assert (problem.path, problem.message) == ("to", f"is not called: {why}")
+    assert (problem.path, problem.message) == ("to", f"is not allowed: {why}")
     assert "BERTH_NOTIFY_NETWORKS" in (problem.allowed or "")
     with pytest.raises(Refused) as at_delivery:
         destination(url_of(to), ())
@@ -215,7 +215,7 @@ def test_gpus_that_idle_are_told_once_and_a_new_spell_again(cast: Cast) -> None:
     assert told() == [("v@example.org", "idle")]
     content = Delivery.objects.get().content
     assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
-    assert "it holds: 1." in content["message"]
+    assert content["message"].startswith("1 allocated GPUs have been idle")
     later = now + timedelta(hours=5)
     PodUse.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
     assert news_of_idle(later) == 1

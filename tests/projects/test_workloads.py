@@ -66,7 +66,7 @@ def test_a_bad_document_is_refused_by_path_and_nothing_is_stored(
 
 def test_a_project_that_is_not_yours_reads_like_one_that_is_not_there(cast: Cast) -> None:
     for name in ("ads", "no-such-project"):
-        with pytest.raises(Invalid, match="there is none of that name"):
+        with pytest.raises(Invalid, match="does not exist"):
             workloads.submit(acting=cast.dave, document=training(project=name))
     with pytest.raises(NotFound):
         workloads.submit(acting=cast.dave, project=cast.ads, document=training())
@@ -104,7 +104,7 @@ def test_a_running_workload_is_stopped_before_it_is_cancelled(cast: Cast) -> Non
 
 def test_a_live_workload_cannot_be_deleted_and_an_ended_one_leaves_its_history(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    with pytest.raises(Conflict, match="cancel it first"):
+    with pytest.raises(Conflict, match="Cancel it before you delete it"):
         workloads.delete(acting=cast.dave, workload=workload)
     workload = workloads.cancel(acting=cast.dave, workload=workload)
     workloads.delete(acting=cast.dave, workload=workload)

@@ -58,7 +58,7 @@ class HttpStage(ServiceStage):
         place = self.folder / f"weights-{version}"
         place.write_bytes(weights)
         asked = {"model_path": str(place), "weight_version": version}
-        assert WIRE.post(engine.url, "/update_weights_from_disk", asked).fine
+        assert WIRE.post(engine.url, "/update_weights_from_disk", asked).is_success
         return weights
 
     def holds(self, engine: InferenceEngine) -> tuple[bytes, str | None]:

@@ -56,7 +56,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < until, log.read_text()
         try:
-            if WIRE.get(address, "/liveness").fine:
+            if WIRE.get(address, "/liveness").is_success:
                 return
         except ServingError:
             time.sleep(0.05)
@@ -141,6 +141,6 @@ def older_router() -> Iterator[str]:
 
 def _is_well(engine: str) -> bool:
     try:
-        return WIRE.get(engine, "/health").fine
+        return WIRE.get(engine, "/health").is_success
     except ServingError:
         return False

@@ -105,7 +105,7 @@ def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_machine_is_known_by_any_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projects.serving.addresses.is_here", lambda address: str(address) == "10.0.0.5")
+    monkeypatch.setattr("projects.serving.addresses.is_local", lambda address: str(address) == "10.0.0.5")
     leads_to(monkeypatch, "10.0.0.5")
     with pytest.raises(Refused, match="the Berth server itself"):
         destination("http://engine:30000", "/", Reach(PRIVATE))

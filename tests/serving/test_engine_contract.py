@@ -101,7 +101,7 @@ class HttpStage:
 
     @staticmethod
     def _ask(engine: str) -> bool:
-        return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=10.0).fine
+        return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=10.0).is_success
 
 
 SYNCING = {"fake": FakeStage, "sglang": lambda start: HttpStage(start, "sglang")}

@@ -172,7 +172,7 @@ def test_all_engines_are_asked_at_once_and_the_slow_are_not_waited_for(start: St
     seen = scrape(targets, now=time.time, seconds=3.0)
     assert time.monotonic() - began < 10
     assert len(seen.sample.readings) == 5
-    assert seen.errors["engine_5"].trouble is ErrorKind.TIMEOUT
+    assert seen.errors["engine_5"].kind is ErrorKind.TIMEOUT
 
 
 def test_no_engine_at_all_is_a_sample_of_nobody() -> None:
@@ -192,5 +192,5 @@ def test_an_error_that_is_not_of_the_engine_is_not_hidden() -> None:
 def test_told_to_fail_it_fails() -> None:
     adapter, targets = fleet(one=FakeEngine(metrics="sglang:num_queue_reqs 3\n"))
     adapter.next("metrics", Fail(ErrorKind.TIMEOUT))
-    assert scrape(targets, now=lambda: 5.0, seconds=1.0).errors["one"].trouble is ErrorKind.TIMEOUT
+    assert scrape(targets, now=lambda: 5.0, seconds=1.0).errors["one"].kind is ErrorKind.TIMEOUT
     assert not scrape(targets, now=lambda: 5.0, seconds=1.0).errors

@@ -45,7 +45,7 @@ class HttpStage:
     def answers(self, count: int = 4) -> set[str]:
         before = {address: server.engine.model.served for address, server in self.servers.items()}
         for _ in range(count):
-            assert self.ask(1).fine
+            assert self.ask(1).is_success
         return {one for one, server in self.servers.items() if server.engine.model.served > before[one]}
 
     def ask(self, tokens: int) -> Any:
@@ -173,7 +173,7 @@ def test_requests_under_way_end_well_when_their_engine_is_marked(routed: HttpSta
     asked = under_way(routed, engine, 3)
     routed.client.mark_unhealthy(engine)
     assert routed.servers[engine].engine.model.running == 3
-    assert [future.result().fine for future in asked] == [True] * 3
+    assert [future.result().is_success for future in asked] == [True] * 3
     assert routed.servers[engine].engine.model.served == 3
 
 

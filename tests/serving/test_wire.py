@@ -29,11 +29,11 @@ def test_a_whole_answer_comes_back_whatever_it_says(start: Starts, wire: Wire) -
 def test_nobody_there_is_unreachable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert trouble(wire, f"http://127.0.0.1:{port}").trouble is ErrorKind.UNREACHABLE
+    assert trouble(wire, f"http://127.0.0.1:{port}").kind is ErrorKind.UNREACHABLE
 
 
 def test_a_name_that_leads_nowhere_is_unreachable(wire: Wire) -> None:
-    assert trouble(wire, "http://engine.invalid:30000").trouble is ErrorKind.UNREACHABLE
+    assert trouble(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
@@ -41,7 +41,7 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
     server = start()
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
-    assert trouble(QUICK, server.address, "/server_info").trouble is ErrorKind.TIMEOUT
+    assert trouble(QUICK, server.address, "/server_info").kind is ErrorKind.TIMEOUT
     assert time.monotonic() - began < 10
 
 
@@ -49,7 +49,7 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
 def test_half_an_answer_is_none(start: Starts, wire: Wire, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
-    assert trouble(wire, server.address, "/server_info").trouble is ErrorKind.UNREADABLE
+    assert trouble(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
 
 
 def test_an_answer_without_end_is_cut_off(start: Starts) -> None:

@@ -34,7 +34,7 @@ def test_who_only_sees_it_gets_none_and_to_others_it_is_not_there(quiet_desk: De
 
 
 def test_a_port_that_the_document_does_not_name_cannot_be_opened(quiet_desk: Desk) -> None:
-    with pytest.raises(NotFound, match="it has lab, other"):
+    with pytest.raises(NotFound, match="its ports are lab, other"):
         quiet_desk.link(port="5432")
 
 
@@ -155,7 +155,7 @@ def test_the_next_run_is_visited_by_the_same_cookie_and_nothing_answers_between(
 def test_links_that_nobody_uses_do_not_pile_up(quiet_desk: Desk) -> None:
     for _ in range(20):
         quiet_desk.link()
-    with pytest.raises(Conflict, match="wait to be used"):
+    with pytest.raises(Conflict, match="unused links"):
         quiet_desk.link()
     assert quiet_desk.link(at=timezone.now() + timedelta(seconds=61))
     assert PortLink.objects.count() == 1

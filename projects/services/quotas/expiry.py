@@ -56,7 +56,7 @@ def _revert(change: QuotaChange) -> str:
             each for each, is_unchanged in zip(draft.changes, unchanged, strict=True) if is_unchanged
         )
         if reverted:
-            comment = f"Change {change.pk} was made for a while, which is over"
+            comment = f"Change {change.pk} has expired"
             with transaction.atomic():
                 apply_draft(acting=Acting.system("lapses"), draft=Draft(reverted, comment), reverts=change.pk)
     except BerthError as error:

@@ -31,7 +31,7 @@ class LogConsumer(SignedInConsumer):
             return NOT_THERE
         return 0
 
-    async def tell(self) -> None:
+    async def send_messages(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         given = self._query("offset", "0")
         offset = int(given) if given.isascii() and given.isdigit() and len(given) < 17 else 0
