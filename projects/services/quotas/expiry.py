@@ -58,7 +58,7 @@ def _revert(change: QuotaChange) -> str:
         if reverted:
             comment = f"Change {change.pk} has expired"
             with transaction.atomic():
-                apply_draft(acting=Acting.system("lapses"), draft=Draft(reverted, comment), reverts=change.pk)
+                apply_draft(acting=Acting.system("expiry"), draft=Draft(reverted, comment), reverts=change.pk)
     except BerthError as error:
         return error.detail
     edited = [
