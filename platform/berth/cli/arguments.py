@@ -79,26 +79,24 @@ def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[
 WorkloadArgument = Annotated[
     str,
     typer.Argument(
-        metavar="WORKLOAD", help="NAME, PROJECT/NAME or the id of a workload.", autocompletion=workload_names
+        metavar="WORKLOAD", help="Name, PROJECT/NAME or id of the workload.", autocompletion=workload_names
     ),
 ]
 PoolArgument = Annotated[
     str, typer.Argument(metavar="POOL", help="Name of the pool.", autocompletion=pool_names)
 ]
 SomePool = Annotated[
-    str | None, typer.Argument(metavar="[POOL]", help="Only in this pool.", autocompletion=pool_names)
+    str | None, typer.Argument(metavar="[POOL]", help="Node pool.", autocompletion=pool_names)
 ]
-PoolOption = Annotated[str | None, typer.Option(help="In this pool.", autocompletion=pool_names)]
+PoolOption = Annotated[str | None, typer.Option(help="Node pool.", autocompletion=pool_names)]
 ProjectOption = Annotated[
-    str | None, typer.Option("--project", "-p", help="Of this project.", autocompletion=project_names)
+    str | None, typer.Option("--project", "-p", help="Project.", autocompletion=project_names)
 ]
-DepartmentOption = Annotated[
-    str | None, typer.Option(help="Of this department.", autocompletion=department_names)
-]
+DepartmentOption = Annotated[str | None, typer.Option(help="Department.", autocompletion=department_names)]
 OwnerArgument = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A project, or with --department a department.", autocompletion=owner_names
+        metavar="NAME", help="Project, or department with --department.", autocompletion=owner_names
     ),
 ]
 

@@ -29,7 +29,7 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("KIND", lambda w: w.kind, wide=True),
         Column("POOL", lambda w: w.pool or ",".join(w.pools), spare=True),
         Column("RUN", lambda w: str(w.run), right=True, wide=True, spare=True),
-        Column("EVICTED", lambda w: str(w.preemptions), right=True, wide=True),
+        Column("EVICTIONS", lambda w: str(w.preemptions), right=True, wide=True),
         Column("SINCE", lambda w: age(w.since, now), right=True, spare=True),
         Column("AGE", lambda w: age(w.submitted_at, now), right=True, spare=True),
         Column("BY", lambda w: w.submitted_by or "-", wide=True, spare=True),

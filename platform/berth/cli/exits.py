@@ -1,6 +1,8 @@
 """Exit codes, and the code for each error and workload outcome."""
 
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -23,30 +25,30 @@ class ExitCode(IntEnum):
 
 MEANINGS = """\b
 Exit codes:
-  0    done; with --watch, --follow or logs -f: the workload completed
-  1    the server refused, or broke
-  2    bad usage or bad input
+  0    success; with --watch, --follow or logs -f: the workload completed
+  1    refused by the server, or a server error
+  2    invalid usage or input
   3    not signed in
-  4    not found, or not yours to see
-  5    conflict: its state, or somebody's change meanwhile
+  4    not found, or not visible to you
+  5    conflict with the object's state or with a concurrent change
   6    the server cannot be reached
   10   the workload failed      11   the workload was cancelled
   130  interrupted by Ctrl-C
 
 \b
-`berth quota preview` has its own: 0 nothing would change, 1 something would,
-255 it cannot be told. `berth replay` and `berth health` end with 1 where
-something is not as it should be."""
+`berth quota preview` returns 0 without effects, 1 with effects and 255 on
+errors. `berth replay` returns 1 if the decision differs, `berth health` if a
+check fails."""
 
 
 def code_of_outcome(workload: "Workload") -> ExitCode:
-    """How a command that stayed until the end of a workload ends itself."""
+    """Exit code of a command that waited for the end of a workload."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(workload.phase, ExitCode.DONE)
 
 
 def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
-    """The exit code and the lines that tell a person what went wrong; None for an error of our own making."""
+    """Return the exit code and the message lines of an expected error, None for a bug."""
     from berth.client import errors
     from berth.client.config import BadSettings
 
@@ -81,4 +83,12 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 
 class BadInput(Exception):
-    """Something that was typed or read cannot be used; the text says what and what would be."""
+    """Invalid input from the command line or a file; the text names the allowed values."""
+
+
+def unknown(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
+    """Message for a name that does not exist, with the nearest allowed one."""
+    nearest = get_close_matches(key, allowed, n=1)
+    if nearest:
+        return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"
+    return f"unknown {kind} {value!r}. Use one of: {', '.join(allowed) or 'none exists'}"

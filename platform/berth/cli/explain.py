@@ -21,7 +21,7 @@ STANDINGS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """asked 4 GPUs, free 0 GPUs: the engine counts GPUs and CPUs in thousandths."""
+    """Render numbers of a blocker, such as "requested 4 GPUs, free 0 GPUs". They are in thousandths."""
     resource = str(numbers.get("resource") or "gpu")
     order = [name for name in NAMES if name in numbers]
     order += sorted(name for name in numbers if name not in NAMES and name not in UNSAID)
@@ -32,14 +32,14 @@ def blocker_numbers(numbers: Mapping[str, Any]) -> str:
 
 
 def expected_line(at: datetime | None, because: str) -> str:
-    """When it starts as far as anybody knows; empty where nothing was said."""
+    """The expected start as a sentence, or an empty string."""
     if at is not None:
-        return f"Expected to start by {local(at)}" + (f", {because}." if because else ".")
-    return f"When it starts is unknown: {because}." if because else ""
+        return f"Expected start: {local(at)}" + (f", {because}." if because else ".")
+    return f"Expected start unknown: {because}." if because else ""
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """The project and its department, as the last cycle saw them."""
+    """Yield lines about the project and its department, as of the last cycle."""
     for kind in ("project", "department"):
         standing = (queue or {}).get(kind)
         if isinstance(standing, dict):
@@ -54,7 +54,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _how(standing: Mapping[str, Any]) -> Iterator[str]:
-    """How its share comes about: of GPUs, or where it asks for none, of what it asks for."""
+    """Yield the explanation of the fair share: of GPUs, or of the requested resources without GPUs."""
     told = standing.get("how") or {}
     asked = standing.get("requested") or {}
     chosen = ["gpu"] if asked.get("gpu") else [name for name in told if asked.get(name)]
@@ -94,7 +94,7 @@ def quota_line(quota: Mapping[str, Any]) -> str:
     before, after = quota.get("before"), quota.get("after")
     name = f"{quota.get('name')} on {quota.get('pool')}"
     if after is None:
-        return f"{name}: {'removed' if before is not None else 'there is none, and will be none'}"
+        return f"{name}: {'removed' if before is not None else 'does not exist'}"
     was = _flat(before or {})
     changed = [
         f"{key} {_said(was[key]) if key in was else 'nothing'} -> {_said(value)}"
@@ -104,7 +104,7 @@ def quota_line(quota: Mapping[str, Any]) -> str:
     if before is None:
         told = ", ".join(f"{key} {_said(value)}" for key, value in _flat(after).items() if value is not None)
         return f"{name}: new: {told}"
-    return f"{name}: {', '.join(changed) or 'stays as it is'}"
+    return f"{name}: {', '.join(changed) or 'unchanged'}"
 
 
 def _section(title: str, lines: Iterator[str]) -> None:
@@ -131,12 +131,12 @@ def _moves_gpus(share: Mapping[str, Any]) -> bool:
 
 
 def _share(share: Mapping[str, Any]) -> str:
-    before, after, held = (number(share[key].get("gpu")) for key in ("before", "after", "allocated"))
-    return f"{share['name']} on {share['pool']}: {before} -> {after} (would hold {held})"
+    before, after, allocated = (number(share[key].get("gpu")) for key in ("before", "after", "allocated"))
+    return f"{share['name']} on {share['pool']}: {before} -> {after} ({allocated} allocated)"
 
 
 def _start(entry: Mapping[str, Any]) -> str:
-    when = "" if entry.get("at_once", True) else ", as soon as others have stopped"
+    when = "" if entry.get("at_once", True) else ", once evicted workloads have stopped"
     gpus = counted(entry.get("gpus") or 0, "GPU")
     return f"{entry['project']}/{entry['workload']} on {entry['pool']}, {gpus}{when}"
 

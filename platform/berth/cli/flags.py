@@ -28,24 +28,29 @@ class SubmitFlags:
     """Every option of `berth submit`; what is left out stands in no document."""
 
     command: Annotated[
-        Texts, typer.Argument(metavar="[-- COMMAND...]", help="What each replica runs; write it after --.")
+        Texts, typer.Argument(metavar="[-- COMMAND...]", help="Command of each replica, after --.")
     ] = None
     file: Annotated[
         Texts,
-        _option("A file of workload documents, YAML or JSON; - is stdin.", "--file", "-f", metavar="FILE"),
+        _option(
+            "File of workload documents, YAML or JSON; - reads stdin. Repeatable.",
+            "--file",
+            "-f",
+            metavar="FILE",
+        ),
     ] = None
     template: Annotated[
-        Text, _option("A template: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
+        Text, _option("Template to start from: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
     ] = None
     set: Annotated[
         Texts,
-        _option("Set a part of a template's or file's document; repeat.", "--set", metavar="PART=VALUE"),
+        _option("Override a part of the document; repeatable.", "--set", metavar="PART=VALUE"),
     ] = None
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,
         _option(
-            "Project; default BERTH_PROJECT, then the login's, then your only one.",
+            "Project; default: BERTH_PROJECT, the project of the login, or your only project.",
             "--project",
             "-p",
             metavar="NAME",
@@ -54,44 +59,50 @@ class SubmitFlags:
     pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", "--pool", metavar="POOL")] = (
         None
     )
-    kind: Annotated[Text, _option("training, elastic, interactive or service.", "--kind", metavar="KIND")] = (
-        None
-    )
+    kind: Annotated[
+        Text, _option("Kind: training, elastic, interactive or service.", "--kind", metavar="KIND")
+    ] = None
     priority: Annotated[
         Text,
         _option(
-            f"0 to 1000, or {', '.join(PRIORITIES)}. Default: {DEFAULT}; {SERVICE_DEFAULT} for services.",
+            f"0 to 1000, or {', '.join(PRIORITIES)}; default: {DEFAULT}, services: {SERVICE_DEFAULT}.",
             "--priority",
             metavar="NUMBER|NAME",
         ),
     ] = None
     preemptible: Annotated[
         bool | None,
-        _option("May it give way? Default: priorities below 100 may.", "--preemptible/--no-preemptible"),
+        _option(
+            "Whether it can be evicted. Default: preemptible below priority 100.",
+            "--preemptible/--no-preemptible",
+        ),
     ] = None
-    shell: Annotated[Text, _option("A line for /bin/sh instead of a command.", "--shell", metavar="LINE")] = (
+    shell: Annotated[
+        Text, _option("Shell command line for /bin/sh instead of a command.", "--shell", metavar="LINE")
+    ] = None
+    role: Annotated[Text, _option("Name of the role; default: worker.", "--role", metavar="NAME")] = None
+    replicas: Annotated[int | None, _option("Number of replicas, started together.", "--replicas", "-r")] = (
         None
     )
-    role: Annotated[Text, _option("Name of the role; default worker.", "--role", metavar="NAME")] = None
-    replicas: Annotated[int | None, _option("Size of the gang.", "--replicas", "-r")] = None
-    min: Annotated[int | None, _option("Elastic: the gang's minimum.", "--min")] = None
-    max: Annotated[int | None, _option("Elastic: as many as may run.", "--max")] = None
+    min: Annotated[int | None, _option("Minimum number of replicas of an elastic workload.", "--min")] = None
+    max: Annotated[int | None, _option("Maximum number of replicas of an elastic workload.", "--max")] = None
     gpu: Annotated[
-        Text, _option("GPUs of each replica: 2, or 0.5 of one device.", "--gpu", "-g", metavar="NUMBER")
+        Text, _option("GPUs per replica: 2, or 0.5 for half a device.", "--gpu", "-g", metavar="NUMBER")
     ] = None
-    gpu_devices: Annotated[int | None, _option("That part of each of so many devices.", "--gpu-devices")] = (
-        None
-    )
+    gpu_devices: Annotated[
+        int | None, _option("Number of devices for a fractional --gpu.", "--gpu-devices")
+    ] = None
     gpu_memory: Annotated[
-        Text, _option("GPU memory instead of a part: MiB, or 8Gi.", "--gpu-memory", metavar="AMOUNT")
+        Text,
+        _option(
+            "GPU memory per device instead of a fraction: MiB, or 8Gi.", "--gpu-memory", metavar="AMOUNT"
+        ),
     ] = None
-    gpu_model: Annotated[Texts, _option("Allowed GPU model; repeat.", "--gpu-model", metavar="MODEL")] = None
-    cpu: Annotated[Text, _option("CPU cores of each replica: 2, 0.5 or 800m.", "--cpu", metavar="CORES")] = (
+    gpu_model: Annotated[Texts, _option("Allowed GPU model; repeatable.", "--gpu-model", metavar="MODEL")] = (
         None
     )
-    memory: Annotated[Text, _option("Memory of each replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = (
-        None
-    )
+    cpu: Annotated[Text, _option("CPU cores per replica: 2, 0.5 or 800m.", "--cpu", metavar="CORES")] = None
+    memory: Annotated[Text, _option("Memory per replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = None
     cpu_limit: Annotated[
         Text, _option("CPU limit in cores; not enforced yet.", "--cpu-limit", metavar="CORES")
     ] = None
@@ -100,74 +111,79 @@ class SubmitFlags:
     ] = None
     node_selector: Annotated[
         Texts,
-        _option("Only on nodes with this label; repeat.", "--node-selector", metavar="KEY=VALUE"),
+        _option("Required node label; repeatable.", "--node-selector", metavar="KEY=VALUE"),
     ] = None
     toleration: Annotated[
         Texts,
-        _option("A taint to put up with; repeat.", "--toleration", metavar="KEY[=VALUE][:EFFECT]"),
+        _option("Tolerated taint; repeatable.", "--toleration", metavar="KEY[=VALUE][:EFFECT]"),
     ] = None
-    spread_per_node: Annotated[
-        int | None, _option("So many replicas on one node at most.", "--spread-per-node")
-    ] = None
+    spread_per_node: Annotated[int | None, _option("Maximum replicas per node.", "--spread-per-node")] = None
     topology: Annotated[
-        Text, _option("All replicas must share this node label.", "--topology", metavar="LABEL")
+        Text, _option("Node label whose value all replicas must share.", "--topology", metavar="LABEL")
     ] = None
     topology_preferred: Annotated[
-        Text, _option("... should share it.", "--topology-preferred", metavar="LABEL")
+        Text,
+        _option("Node label whose value all replicas should share.", "--topology-preferred", metavar="LABEL"),
     ] = None
-    env: Annotated[Texts, _option("Environment variable; repeat.", "--env", "-e", metavar="KEY=VALUE")] = None
-    label: Annotated[Texts, _option("Label; repeat.", "--label", "-l", metavar="KEY=VALUE")] = None
+    env: Annotated[
+        Texts, _option("Environment variable; repeatable.", "--env", "-e", metavar="KEY=VALUE")
+    ] = None
+    label: Annotated[Texts, _option("Label; repeatable.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image; refused where no pool runs images.", "--image", metavar="IMAGE")
+        Text, _option("Container image; rejected when no pool runs containers.", "--image", metavar="IMAGE")
     ] = None
-    workdir: Annotated[Text, _option("Directory to start in.", "--workdir", "-w", metavar="DIR")] = None
+    workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
-        Text, _option("Stop a run after so long: 90, 30m, 2h.", "--max-runtime", metavar="TIME")
+        Text,
+        _option("Maximum runtime, for example 90 (seconds), 30m or 2h.", "--max-runtime", metavar="TIME"),
     ] = None
-    deadline: Annotated[Text, _option("Stop at this time.", "--deadline", metavar="MOMENT")] = None
+    deadline: Annotated[Text, _option("Timestamp at which to stop.", "--deadline", metavar="MOMENT")] = None
     idle_timeout: Annotated[
-        Text, _option("Stop when its GPUs idle so long.", "--idle-timeout", metavar="TIME")
+        Text, _option("Stop after its GPUs were idle for this long.", "--idle-timeout", metavar="TIME")
     ] = None
-    grace: Annotated[Text, _option("Time between SIGTERM and SIGKILL.", "--grace", metavar="TIME")] = None
+    grace: Annotated[
+        Text, _option("Grace period between SIGTERM and SIGKILL.", "--grace", metavar="TIME")
+    ] = None
     preemption_delay: Annotated[
-        Text, _option("Wait so long before others must give way.", "--preemption-delay", metavar="TIME")
+        Text,
+        _option("Minimum pending time before it may preempt others.", "--preemption-delay", metavar="TIME"),
     ] = None
     stale_gang_grace: Annotated[
         Text,
-        _option(
-            "How long it may run below its minimum; never = for ever.", "--stale-gang-grace", metavar="TIME"
-        ),
+        _option("Time it may run below its minimum; never: unlimited.", "--stale-gang-grace", metavar="TIME"),
     ] = None
     depends_on: Annotated[
-        Texts, _option("Start after this workload completed; repeat.", "--depends-on", metavar="WORKLOAD")
+        Texts, _option("Workload that must complete first; repeatable.", "--depends-on", metavar="WORKLOAD")
     ] = None
     restart: Annotated[
         Text,
         _option(
-            "never, on_failure or always; on_failure:3 = three times at most.", "--restart", metavar="POLICY"
+            "Restart policy: never, always, on_failure, or on_failure:3 for at most three restarts.",
+            "--restart",
+            metavar="POLICY",
         ),
     ] = None
     notify: Annotated[
-        Texts, _option("Mail or web address to tell; repeat.", "--notify", metavar="ADDRESS")
+        Texts, _option("Mail or web address to notify; repeatable.", "--notify", metavar="ADDRESS")
     ] = None
     notify_on: Annotated[
         Texts,
         _option(
-            "started, completed, failed, preempted, cancelled, unschedulable; repeat.",
+            "Event: started, completed, failed, preempted, cancelled or unschedulable; repeatable.",
             "--notify-on",
             metavar="EVENT",
         ),
     ] = None
-    dry_run: Annotated[bool, _option("Say what would happen; store nothing.", "--dry-run")] = False
-    show: Annotated[bool, _option("Print the document instead of sending it.", "--print")] = False
-    watch: Annotated[bool, _option("Stay, and tell each change, until it has ended.", "--watch")] = False
-    follow: Annotated[bool, _option("Stay, and show its output, until it has ended.", "--follow")] = False
+    dry_run: Annotated[bool, _option("Predict the decision; submit nothing.", "--dry-run")] = False
+    show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
+    watch: Annotated[bool, _option("Print each change until the workload ends.", "--watch")] = False
+    follow: Annotated[bool, _option("Print its output until the workload ends.", "--follow")] = False
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
         """What these options say, in the words of the workload document."""
         if self.shell and self.command:
-            raise BadInput("--shell: given together with a command; allowed: one of the two")
+            raise BadInput("--shell and a command exclude each other")
         at_top = {
             "name": self.name, "project": self.project, "pools": self.pool, "kind": self.kind,
             "priority": _number_or_word(self.priority), "preemptible": self.preemptible,
@@ -260,19 +276,19 @@ class Selection:
     project: ProjectOption = None
     department: DepartmentOption = None
     pool: PoolOption = None
-    phase: Annotated[list[str] | None, typer.Option(help="In this phase; repeat.")] = None
-    kind: Annotated[str | None, typer.Option(help="training, elastic, interactive or service.")] = None
-    reason: Annotated[str | None, typer.Option(help="With this reason, such as OverFairShare.")] = None
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeat.")] = (
-        None
-    )
-    by: Annotated[str | None, typer.Option("--by", help="Submitted by this person.")] = None
-    search: Annotated[str | None, typer.Option(help="With this in the name.")] = None
+    phase: Annotated[list[str] | None, typer.Option(help="Phase; repeatable.")] = None
+    kind: Annotated[str | None, typer.Option(help="Kind: training, elastic, interactive or service.")] = None
+    reason: Annotated[str | None, typer.Option(help="Reason, for example OverFairShare.")] = None
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
+    ] = None
+    by: Annotated[str | None, typer.Option("--by", help="User who submitted it.")] = None
+    search: Annotated[str | None, typer.Option(help="Text in the name.")] = None
     sort: Annotated[
-        str, typer.Option(help="submitted_at, name, priority, phase or gpus; - before it turns the order.")
+        str, typer.Option(help="Sort key: submitted_at, name, priority, phase or gpus; prefix - to reverse.")
     ] = "-submitted_at"
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = SHOWN
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = SHOWN
     watch: WatchOption = False
     output: OutputOption = Output.TABLE
 

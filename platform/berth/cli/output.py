@@ -35,7 +35,7 @@ class Output(StrEnum):
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def fitted(wishes: Sequence[Wish], room: int) -> list[Place]:
     return [Place(at, brief and wishes[at].brief is not None, cuts.get(at)) for at in kept]
 
 
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and keep it up to date.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep running and refresh the output.")]
 
 
 def listing(

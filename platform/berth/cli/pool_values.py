@@ -12,7 +12,7 @@ from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import amount, amount_or_text, mapping
 
-NOTATIONS = "4, 2:16, or min=4,desired=2,max=16 (min, and one of the others or both)"
+NOTATIONS = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
 Text = str | None
 
 
@@ -22,59 +22,74 @@ class PoolValues:
 
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
-        Text, typer.Option("--file", "-f", metavar="FILE", help="A file, YAML or JSON; - is stdin.")
+        Text, typer.Option("--file", "-f", metavar="FILE", help="Pool document, YAML or JSON; - reads stdin.")
     ] = None
     nodes: Annotated[
-        Text, typer.Option(metavar="NODES", help="4 (fixed), 2:16 (elastic), min=4,desired=2,max=16.")
+        Text,
+        typer.Option(
+            metavar="NODES", help="Number of nodes: 4 (fixed), 2:16 (elastic) or min=4,desired=2,max=16."
+        ),
     ] = None
-    provider: Annotated[Text, typer.Option(help="Where nodes come from: local, static, aws.")] = None
-    runtime: Annotated[Text, typer.Option(help="How pods run on them: local, ray.")] = None
-    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of one node.")] = None
-    gpu_model: Annotated[Text, typer.Option(help="Such as H100.")] = None
-    cpu: Annotated[Text, typer.Option(metavar="CORES", help="CPU cores of one node: 64, or 500m.")] = None
-    memory: Annotated[Text, typer.Option(metavar="AMOUNT", help="Memory of one node: MiB, or 512Gi.")] = None
-    price: Annotated[Text, typer.Option(metavar="NUMBER", help="Per GPU and hour.")] = None
+    provider: Annotated[Text, typer.Option(help="Provider of nodes: local, static or aws.")] = None
+    runtime: Annotated[Text, typer.Option(help="Runtime of pods: local or ray.")] = None
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
+    gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
+    cpu: Annotated[Text, typer.Option(metavar="CORES", help="CPU cores per node: 64, or 500m.")] = None
+    memory: Annotated[Text, typer.Option(metavar="AMOUNT", help="Memory per node: MiB, or 512Gi.")] = None
+    price: Annotated[Text, typer.Option(metavar="NUMBER", help="Price per GPU-hour.")] = None
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Of its nodes; repeat.")
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of its nodes; repeatable."),
     ] = None
     plugin: Annotated[
         list[str] | None,
         typer.Option(
             "--plugin",
             metavar="NAME[:KEY=VALUE]",
-            help="Such as torch, or mps:thread_percentage=50; repeat, in order. @FILE as a value reads it "
-            "from a file, as one does with a token.",
+            help="Plugin, for example torch or mps:thread_percentage=50; repeatable, in order. "
+            "The value @FILE is read from a file, for example a token.",
         ),
     ] = None
-    python: Annotated[Text, typer.Option(metavar="VERSION", help="Of its environment, such as 3.12.")] = None
+    python: Annotated[
+        Text, typer.Option(metavar="VERSION", help="Python version of the environment, for example 3.12.")
+    ] = None
     pip: Annotated[
-        list[str] | None, typer.Option("--pip", metavar="REQUIREMENT", help="Such as 'numpy>=2'; repeat.")
+        list[str] | None,
+        typer.Option(
+            "--pip", metavar="REQUIREMENT", help="Python package, for example 'numpy>=2'; repeatable."
+        ),
     ] = None
     index: Annotated[
         list[str] | None,
-        typer.Option("--index", metavar="URL[=PKG,..]", help="Where pip finds these packages; repeat."),
+        typer.Option(
+            "--index",
+            metavar="URL[=PKG,..]",
+            help="Package index, optionally only for some packages; repeatable.",
+        ),
     ] = None
     apt: Annotated[
-        list[str] | None, typer.Option("--apt", metavar="PACKAGE", help="A Debian package; repeat.")
+        list[str] | None, typer.Option("--apt", metavar="PACKAGE", help="Debian package; repeatable.")
     ] = None
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="KEY=VALUE", help="For all that runs there; repeat.")
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable of all pods; repeatable."),
     ] = None
     node_consolidation: Annotated[
-        Text, typer.Option(metavar="WHEN", help="Give nodes back: never, when_empty, when_underutilised.")
+        Text,
+        typer.Option(metavar="WHEN", help="Node consolidation: never, when_empty or when_underutilised."),
     ] = None
     budget: Annotated[
         list[str] | None,
         typer.Option(
             "--budget",
             metavar="nodes=N[,KEY=VALUE..]",
-            help="A disruption budget: nodes=10%,reasons=empty,schedule=0 9 * * mon-fri,duration=8h,"
-            "zone=Europe/Berlin; repeat. All of them together replace those there were; none: --budget ''.",
+            help="Disruption budget: nodes=10%,reasons=empty,schedule=0 9 * * mon-fri,duration=8h,"
+            "zone=Europe/Berlin; repeatable. Replaces all budgets of the pool; '' removes them.",
         ),
     ] = None
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other value of REST, as YAML; repeat."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other REST field, value as YAML; repeatable."),
     ] = None
     output: OutputOption = Output.TABLE
 
@@ -108,14 +123,14 @@ class PoolValues:
     def named(self, in_file: object) -> str:
         name = self.name or in_file
         if not isinstance(name, str) or not name:
-            raise BadInput("name: is missing; allowed: POOL as the first word, or name in the file")
+            raise BadInput("the pool needs a name: as the first argument, or `name` in the file")
         if self.name and in_file not in (None, self.name):
-            raise BadInput(f"name: given {self.name!r} and, in the file, {in_file!r}; allowed: one of them")
+            raise BadInput(f"the pool has two names, {self.name!r} and, in the file, {in_file!r}")
         return name
 
     def something(self, changes: dict[str, Any]) -> None:
         if not changes:
-            raise BadInput("pool edit: nothing to change; allowed: --nodes, --set KEY=VALUE, -f FILE ...")
+            raise BadInput("pool edit: name at least one value: --nodes, --set KEY=VALUE, -f FILE ...")
 
 
 @dataclass(frozen=True)
@@ -173,7 +188,7 @@ def _from_file(file: str) -> dict[str, Any]:
 
     found = [document for _, document in read_documents(file)]
     if len(found) != 1:
-        raise BadInput(f"{file}: holds {len(found)} documents; allowed: one pool")
+        raise BadInput(f"{file}: expected one pool, found {len(found)} documents")
     return dict(found[0])
 
 
@@ -221,7 +236,7 @@ def _value(entry: str, text: str) -> Any:
 
 KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
 ENTRY = re.compile(rf",\s*(?=(?:{'|'.join(KEYS)})=)")  # a schedule has commas of its own
-ALLOWED = f"nodes=N or N%, and {', '.join(KEYS[1:])}, each KEY=VALUE, with commas between"
+ALLOWED = f"nodes=N or N%, and {', '.join(KEYS[1:])}, as comma-separated KEY=VALUE"
 
 
 def budgets_of(entries: Iterable[str]) -> list[dict[str, Any]]:

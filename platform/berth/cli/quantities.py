@@ -15,7 +15,7 @@ def seconds(option: str, text: str) -> int:
     match = DURATION.fullmatch(text)
     if match is None:
         raise BadInput(
-            f"{option}: given {text!r}; allowed: seconds, or a number with s, m, h or d, such as 2h"
+            f"{option}: given {text!r}; allowed: seconds, or a duration such as 45s, 30m, 2h or 7d"
         )
     return int(match[1]) * SECONDS[match[2]]
 
@@ -27,7 +27,7 @@ def moment(option: str, text: str, now: datetime) -> str:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        allowed = "a time such as 2026-01-31T09:00, or so long ago, such as 2h"
+        allowed = "a timestamp such as 2026-01-31T09:00, or an age such as 2h"
         raise BadInput(f"{option}: given {text!r}; allowed: {allowed}") from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 
@@ -39,7 +39,7 @@ def to_come(option: str, text: str, now: datetime) -> str:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        allowed = "a time such as 2026-01-31T09:00, or so long from now, such as 3d"
+        allowed = "a timestamp such as 2026-01-31T09:00, or a duration such as 3d"
         raise BadInput(f"{option}: given {text!r}; allowed: {allowed}") from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 

@@ -13,8 +13,8 @@ from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import seconds
 from berth.cli.text import age, local, now, safe, short
 
-member_app = typer.Typer(no_args_is_help=True, help="Members: who has which role where.")
-user_app = typer.Typer(no_args_is_help=True, help="People whom Berth knows.")
+member_app = typer.Typer(no_args_is_help=True, help="Members: roles of users in departments and projects.")
+user_app = typer.Typer(no_args_is_help=True, help="User accounts.")
 Person = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
 
 
@@ -30,10 +30,10 @@ class RoleWord(StrEnum):
 def list_members(
     project: ProjectOption = None,
     department: DepartmentOption = None,
-    user: Annotated[str | None, typer.Option(help="Of this person.")] = None,
+    user: Annotated[str | None, typer.Option(help="User name.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Who has a role in what you see.
+    """List the roles that you can see.
 
     \b
     berth member list --project vision
@@ -48,12 +48,12 @@ def list_members(
 def add(
     *,
     user: Person,
-    role: Annotated[RoleWord, typer.Option(help="Which role.")],
+    role: Annotated[RoleWord, typer.Option(help="Role to grant.")],
     project: ProjectOption = None,
     department: DepartmentOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give a person a role in a project or a department; platform_admin needs neither.
+    """Grant a role in a project or a department, or platform-wide for platform_admin.
 
     \b
     berth member add dave --role member --project vision
@@ -68,11 +68,13 @@ def add(
 def remove(
     *,
     user: Person,
-    role: Annotated[RoleWord | None, typer.Option(help="Only this role.")] = None,
+    role: Annotated[
+        RoleWord | None, typer.Option(help="Role to revoke; needed if the user has several.")
+    ] = None,
     project: ProjectOption = None,
     department: DepartmentOption = None,
 ) -> None:
-    """Take a role away: where a person has several, say which.
+    """Revoke a role.
 
     \b
     berth member remove dave --project vision
@@ -81,17 +83,19 @@ def remove(
         known = client.members.list(project=project, department=department, user=user)
         found = [one for one in known if role in (None, one.role)]
         if not found:
-            raise BadInput(f"{user} has no such role that you see; see: berth member list --user {user}")
+            raise BadInput(f"{user} has no such role; see berth member list --user {user}")
         if len(found) > 1:
             several = ", ".join(f"{one.role} of {one.scope}" for one in found)
-            raise BadInput(f"{user} is {several}; allowed: --role, --project, --department to say which")
+            raise BadInput(
+                f"{user} has several roles ({several}); choose one with --role, --project or --department"
+            )
         client.members.revoke(found[0].id)
-    print(safe(f"{user} is no {found[0].role} of {found[0].scope} any more"))
+    print(safe(f"Role {found[0].role} of {found[0].scope} revoked from {user}."))
 
 
 @user_app.command("list")
 def list_users(
-    search: Annotated[str | None, typer.Option(help="With this in the name or the address.")] = None,
+    search: Annotated[str | None, typer.Option(help="Text in the name or mail address.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List user_app with a role in what you administer.
@@ -108,21 +112,21 @@ def list_users(
     ]
     with connected() as client:
         found = list(client.users.list(search))
-    show_list(found, columns, output, "Nobody.")
+    show_list(found, columns, output, "No users.")
 
 
 @user_app.command("create")
 def create_user(
     *,
     user: Person,
-    email: Annotated[str, typer.Option(help="For notifications.")] = "",
+    email: Annotated[str, typer.Option(help="Mail address for notifications.")] = "",
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read a password from stdin; else by single sign-on only."),
+        typer.Option("--password-stdin", help="Read a password from stdin; without it, only single sign-on."),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a person known. Roles are given with `berth member add`.
+    """Create a user account. Grant roles with berth member add.
 
     \b
     berth user create erin --email erin@example.org
@@ -131,35 +135,36 @@ def create_user(
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
     with connected() as client:
         made: Any = client.users.create(user, email=email, password=password)
-    show_one(made, output, lambda one: print(safe(f"{one.username} made")))
+    show_one(made, output, lambda one: print(safe(f"User {one.username} created.")))
 
 
 def _member_columns() -> list[Column]:
     return [
         Column("USER", lambda m: m.user),
         Column("ROLE", lambda m: m.role),
-        Column("OF", lambda m: m.scope),
+        Column("SCOPE", lambda m: m.scope),
         Column("SINCE", lambda m: local(m.created_at), brief=lambda m: short(m.created_at), spare=True),
         Column("ID", lambda m: str(m.id), right=True, wide=True),
     ]
 
 
-token_app = typer.Typer(no_args_is_help=True, help="Tokens: by them programs act for you.")
+token_app = typer.Typer(no_args_is_help=True, help="Access tokens for programs.")
 
 
 @token_app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="To recognise it by.")],
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="read, write or admin; repeat. Default: read, write.")
+        list[str] | None,
+        typer.Option(help="Scope: read, write or admin; repeatable. Default: read and write."),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="After so long, such as 30d; never = not at all. Default: with the token in use."),
+        typer.Option(help="Lifetime, for example 30d, or never. Default: expiry of the current token."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a token. Its secret is printed this once, alone on stdout.
+    """Create a token. The secret is printed once, alone on stdout.
 
     \b
     berth token create ci --scope read --scope write --expires 30d
@@ -170,20 +175,21 @@ def create(
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
         print(
-            f"berth: {name} was made, but its secret was lost with the connection: revoke it", file=sys.stderr
+            f"berth: {name} was created, but its secret was lost with the connection: revoke it",
+            file=sys.stderr,
         )
         raise typer.Exit(ExitCode.REFUSED)
     if expires == "never" and token.expires_at:
-        print(f"berth: {name} ends with the token in use, {local(token.expires_at)}", file=sys.stderr)
+        print(f"berth: {name} expires with the current token, {local(token.expires_at)}", file=sys.stderr)
     show_one(token, output, lambda _: print(token.token))
 
 
 @token_app.command("list")
 def list_tokens(
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also revoked ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include revoked tokens.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Your tokens; the secrets are not kept anywhere.
+    """List your tokens. Secrets are not stored.
 
     \b
     berth token list --all
@@ -191,11 +197,11 @@ def list_tokens(
     moment = now()
     columns = [
         Column("NAME", lambda t: t.name),
-        Column("BEGINS", lambda t: t.prefix),
+        Column("PREFIX", lambda t: t.prefix),
         Column("SCOPES", lambda t: ",".join(t.scopes)),
         Column("EXPIRES", lambda t: local(t.expires_at) if t.expires_at else "never"),
-        Column("SIGN-IN", lambda t: "yes" if t.interactive else "", wide=True),
-        Column("USED", lambda t: age(t.last_used_at, moment), right=True),
+        Column("INTERACTIVE", lambda t: "yes" if t.interactive else "", wide=True),
+        Column("LAST USED", lambda t: age(t.last_used_at, moment), right=True),
         Column("REVOKED", lambda t: local(t.revoked_at), wide=not every),
         Column("ID", lambda t: str(t.id), right=True, wide=True),
     ]
@@ -206,7 +212,7 @@ def list_tokens(
 
 @token_app.command("revoke")
 def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the token.")]) -> None:
-    """Make a token worthless at once.
+    """Revoke a token at once.
 
     \b
     berth token revoke ci
@@ -216,6 +222,6 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id 
         found = [token for token in live if name in (token.name, str(token.id))]
         if len(found) != 1:
             known = ", ".join(token.name for token in live) or "none"
-            raise BadInput(f"NAME: given {name!r}; allowed: {known}")
+            raise BadInput(f"no token {name!r}; one of: {known}")
         client.tokens.revoke(found[0].id)
     print(f"{found[0].name} revoked")

@@ -5,27 +5,27 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.exits import MEANINGS, BadInput
+from berth.cli.exits import MEANINGS, BadInput, unknown
 
 ENVIRONMENT = """\b
 Environment:
   BERTH_URL        address of the server, such as https://berth.example.org
-  BERTH_TOKEN      token to show it; goes before the one that `berth login` stored
-  BERTH_PROJECT    project to use when none is named
-  BERTH_CONTEXT    which stored server is meant, as --context says for one command
-  BERTH_CONFIG     where `berth login` stores; default: ~/.config/berth/config.toml
-  HTTPS_PROXY, HTTP_PROXY, NO_PROXY    by which way to go to servers elsewhere
-  SSL_CERT_FILE    certificates by which a server of your own is known
-  NO_COLOR         any value: no colours
-  COLUMNS          how wide tables may be on a terminal"""
+  BERTH_TOKEN      token; overrides the one stored by `berth login`
+  BERTH_PROJECT    default project
+  BERTH_CONTEXT    stored server to use, like --context
+  BERTH_CONFIG     settings file; default: ~/.config/berth/config.toml
+  HTTPS_PROXY, HTTP_PROXY, NO_PROXY    proxies for servers on other machines
+  SSL_CERT_FILE    certificates to trust
+  NO_COLOR         any value disables colours
+  COLUMNS          width of tables on a terminal"""
 OUTPUT = """\b
 Output:
-  -o table    as much as the terminal has room for; whole lines where output goes to a program
-  -o wide     every column, and whole
-  -o json     what the server said
+  -o table    columns that fit the terminal; full lines if output is redirected
+  -o wide     all columns at full width
+  -o json     the answer of the server
   -o yaml     the same as YAML
-  -o csv      the same as CSV: a row for each item, `outer.inner` for what lies deeper
-Answers go to stdout, remarks and errors to stderr, an error on one line that begins with `berth: `."""
+  -o csv      the same as CSV: one row per item, nested fields as `outer.inner`
+Answers go to stdout, hints and errors to stderr. An error is one line starting with `berth: `."""
 TOPICS = {"exit-codes": MEANINGS, "environment": ENVIRONMENT, "output": OUTPUT}
 
 
@@ -39,33 +39,35 @@ def help_(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND|TOPIC]...", help=", ".join(TOPICS) + ", or a command."),
+        typer.Argument(
+            metavar="[COMMAND|TOPIC]...", help="Command, or one of the topics " + ", ".join(TOPICS) + "."
+        ),
     ] = None,
 ) -> None:
-    """Explain a command, or what holds for all of them: exit-codes, environment, output.
+    """Show help for a command or a topic: exit-codes, environment, output.
 
     \b
     berth help quota preview
     berth help exit-codes
     """
-    root = ctx.find_root()
-    if words and len(words) == 1 and words[0] in TOPICS:
-        print(TOPICS[words[0]].replace("\b\n", ""))
+    names = words or []
+    if len(names) == 1 and names[0] in TOPICS:
+        print(TOPICS[names[0]].replace("\b\n", ""))
         return
-    at = root
-    for place, word in enumerate(words or ()):
-        known = getattr(at.command, "commands", {})
-        if word not in known:
-            asked, allowed = " ".join((words or [])[: place + 1]), [*known, *([] if place else TOPICS)]
-            raise BadInput(f"help: given {asked!r}; allowed: {', '.join(allowed)}")
-        at = type(at)(known[word], info_name=word, parent=at)
-    print(at.command.get_help(at))
+    context = ctx.find_root()
+    for depth, name in enumerate(names):
+        commands = getattr(context.command, "commands", {})
+        if name not in commands:
+            allowed = [*commands, *([] if depth else TOPICS)]
+            raise BadInput(unknown("command", " ".join(names[: depth + 1]), name, allowed))
+        context = type(context)(commands[name], info_name=name, parent=context)
+    print(context.command.get_help(context))
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell.")],
 ) -> None:
-    """Print what makes a shell complete commands, options and names of what the server has.
+    """Print the completion script of a shell, for commands, options and names on the server.
 
     \b
     berth completion bash > ~/.local/share/bash-completion/completions/berth

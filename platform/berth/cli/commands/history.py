@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from berth.client.models.people import Change
     from berth.client.models.scheduling import Health
 
-Since = Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, such as 2h.")]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]
+Since = Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")]
 Name = Annotated[
-    str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="Of this workload.")
+    str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="Workload.")
 ]
 
 
@@ -37,16 +37,16 @@ def events(
     *,
     workload: Annotated[
         str | None,
-        typer.Argument(metavar="[WORKLOAD]", autocompletion=workload_names, help="Of this workload."),
+        typer.Argument(metavar="[WORKLOAD]", autocompletion=workload_names, help="Workload."),
     ] = None,
     project: ProjectOption = None,
-    kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of event.")] = None,
     since: Since = None,
     limit: Limit = 50,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What happened, the latest last.
+    """List events, oldest first.
 
     \b
     berth events vision/train
@@ -68,7 +68,7 @@ def events(
 def evictions(
     *,
     kind: Annotated[
-        str | None, typer.Option(help="shrink, consolidate, reclaim, preempt, stale_gang or drain.")
+        str | None, typer.Option(help="Kind: shrink, consolidate, reclaim, preempt, stale_gang or drain.")
     ] = None,
     pool: PoolOption = None,
     project: ProjectOption = None,
@@ -78,7 +78,7 @@ def evictions(
     ] = None,
     workload: Name = None,
     since: Since = None,
-    until: Annotated[str | None, typer.Option(help="Before then.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
     limit: Limit = 50,
     csv: Annotated[bool, typer.Option("--csv", help="Write all evictions as CSV.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Sum evictions by pair of projects.")] = False,
@@ -114,7 +114,7 @@ def evictions(
 
 def _matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
-        raise BadInput("--matrix: not with --workload; allowed: --project, --preemptor, --pool, --kind")
+        raise BadInput("--matrix excludes --workload; allowed: --project, --preemptor, --pool, --kind")
     found = client.evictions.matrix(**filters)
     if output is Output.CSV:
         show_list(found.pairs, pair_columns(), output, "No evictions.")
@@ -148,19 +148,19 @@ def _moment(text: str | None, option: str = "--since") -> str | None:
 
 def audit(
     *,
-    by: Annotated[str | None, typer.Option("--by", help="By this person.")] = None,
-    action: Annotated[str | None, typer.Option(help="Such as create, edit, grant.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of this kind of thing, such as quota.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of what has this name.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="User who made the change.")] = None,
+    action: Annotated[str | None, typer.Option(help="Action, for example create, edit or grant.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Object type, for example quota.")] = None,
+    name: Annotated[str | None, typer.Option(help="Object name.")] = None,
     project: ProjectOption = None,
     department: DepartmentOption = None,
-    since: Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, as 2h.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before then.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    since: Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")] = None,
+    until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 50,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Who changed what; the latest first. Nothing of it is ever changed.
+    """List the audit log, newest first. Entries are never changed.
 
     \b
     berth audit --since 7d --by carol
@@ -173,13 +173,13 @@ def audit(
     }  # fmt: skip
     with connected() as client:
         listing(
-            lambda: list(client.audit.list(limit=limit, **filters)), _audit_columns, output, "No changes.",
+            lambda: list(client.audit.list(limit=limit, **filters)), _audit_columns, output, "No entries.",
             watch=watch,
         )  # fmt: skip
 
 
 def health(output: OutputOption = Output.TABLE) -> None:
-    """Does somebody lead, and do the laws hold right now? Exit 1 if not. For platform admins.
+    """Check the scheduler leader and the invariants. Exit code 1 on problems. For platform admins.
 
     \b
     berth health
@@ -194,18 +194,18 @@ def health(output: OutputOption = Output.TABLE) -> None:
 
 def _print_health(found: "Health") -> None:
     leader, cycle = found.leader or {}, found.last_cycle or {}
-    leads = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "nobody"
+    leads = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "none"
     if leader and not leader.get("alive"):
-        leads += ", but its lease has run out"
+        leads += ", lease expired"
     took = sum(float(cycle.get(step) or 0) for step in ("observe_ms", "decide_ms", "commit_ms"))
     broken = [law for law in found.invariants if not law.get("ok")]
     print_fields(
         [
-            ("Leads", leads),
-            ("Renewed", f"{plain(found.wake.get('last_renewal_seconds'))} s ago" if found.wake else ""),
+            ("Leader", leads),
+            ("Lease renewed", f"{plain(found.wake.get('last_renewal_seconds'))} s ago" if found.wake else ""),
             ("Last cycle", f"{cycle['id']}, {cycle['at']}, {took:.1f} ms" if cycle else "none yet"),
             ("Pending", str(found.pending)),
-            ("Laws", f"{len(found.invariants) - len(broken)} of {len(found.invariants)} hold"),
+            ("Invariants", f"{len(found.invariants) - len(broken)} of {len(found.invariants)} hold"),
         ]
     )
     for law in broken:

@@ -16,28 +16,31 @@ CHUNK = 1 << 20
 
 def logs(
     workload: WorkloadArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until it has ended.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.")] = None,
-    pod: Annotated[str | None, typer.Option(help="Which pod: ROLE-INDEX; default: the first.")] = None,
-    run: Annotated[int | None, typer.Option(min=1, help="Which run; default: the latest.")] = None,
-    grep: Annotated[str | None, typer.Option("--grep", "-g", help="Only lines with this text.")] = None,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="With --grep.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the workload ends.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Number of last lines to print.")
+    ] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first.")] = None,
+    run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest.")] = None,
+    grep: Annotated[str | None, typer.Option("--grep", "-g", help="Print only lines with this text.")] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore case in --grep.")] = False,
     context: Annotated[
-        int, typer.Option("--context", "-C", min=0, max=20, help="With --grep: so many lines around each.")
+        int,
+        typer.Option("--context", "-C", min=0, max=20, help="Number of lines around each match of --grep."),
     ] = 0,
 ) -> None:
-    """Print what a workload's pod wrote.
+    """Print the log of a pod.
 
     \b
     berth logs train
     berth logs vision/train --pod worker-3 --tail 20
     berth logs train --run 1              before it was evicted
-    berth logs -f train                   through evictions, until it has ended
-    berth logs train --grep "loss" -C 2   found by the server; each with its line's number
-    berth logs -f train --grep loss       those that come, too
+    berth logs -f train                   follow through evictions until the workload ends
+    berth logs train --grep "loss" -C 2   search on the server, with line numbers
+    berth logs -f train --grep loss       follow matching lines
 
-    With --follow the exit code tells how the workload ended: 0 completed, 10 failed, 11 cancelled. On a
-    terminal only text and colours are shown; a pipe or a file gets every byte.
+    With --follow the exit code is 0 for a completed workload, 10 for a failed and 11 for a cancelled one. A
+    terminal shows only text and colours; a pipe or a file gets every byte.
     """
     from berth.cli.following import Matching, Screen, follow_output
 
@@ -66,13 +69,13 @@ def logs(
 
 def _check(follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int) -> None:
     if grep is None and (ignore_case or context):
-        raise typer.BadParameter("--ignore-case and --context belong to --grep")
+        raise typer.BadParameter("--ignore-case and --context need --grep")
     if grep is not None and (not grep or "\n" in grep):
-        raise typer.BadParameter("--grep takes a part of one line")
+        raise typer.BadParameter("--grep takes text within one line")
     if grep is not None and tail is not None:
-        raise typer.BadParameter("--grep looks at all lines: leave out --tail")
+        raise typer.BadParameter("--grep searches all lines and excludes --tail")
     if follow and context:
-        raise typer.BadParameter("--context cannot go with --follow: the lines after are not there yet")
+        raise typer.BadParameter("--follow excludes --context")
 
 
 def _print_whole(
@@ -103,4 +106,4 @@ def _print_found(
             last = number
     screen.end()
     if not last:
-        typer.echo("No line contains it.", err=True)
+        typer.echo("No matching lines.", err=True)

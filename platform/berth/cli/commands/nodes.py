@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 node_app = typer.Typer(no_args_is_help=True, help="Nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
-Reason = Annotated[str, typer.Option(help="Kept in the history.")]
+Reason = Annotated[str, typer.Option(help="Reason stored in the history.")]
 
 
 @node_app.command("list")
 def list_nodes(
     pool: PoolOption = None,
-    state: Annotated[str | None, typer.Option(help="In this state, such as ready.")] = None,
+    state: Annotated[str | None, typer.Option(help="Node state, for example ready.")] = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Nodes, with their GPUs.
+    """List nodes.
 
     \b
     berth node list
@@ -44,9 +44,9 @@ def list_nodes(
 
 @node_app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Show one node: its resources, its environment and its progress while it boots.
+    """Show one node: resources, environment and boot progress.
 
-    A node that has ended is shown in its last state, with the output of a start script that failed.
+    A terminated node is shown in its last state, with the output of a failed boot script.
 
     \b
     berth node describe train-3
@@ -61,12 +61,12 @@ def _describe_node(node: Any) -> None:
         ("Name", node.name),
         ("Pool", node.pool),
         ("State", f"{node.state}, since {local(node.since)}" if node.since else node.state),
-        ("Why", node.drain_reason),
+        ("Reason", node.drain_reason),
         ("Free GPUs", f"{free(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
         ("Address", node.address or ""),
-        ("Work", "; ".join(node.work or ())),
-        ("Environment", (node.environment_digest or "")[:12] or "that of the machine"),
+        ("Workloads", "; ".join(node.work or ())),
+        ("Environment", (node.environment_digest or "")[:12] or "the node's own"),
     ]  # fmt: skip
     for title, text in facts:
         if text:
@@ -81,7 +81,7 @@ def _describe_node(node: Any) -> None:
 
 @node_app.command("cordon")
 def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """What runs on it goes on; nothing new is placed there.
+    """Cordon a node: running pods continue, new pods are not placed on it.
 
     \b
     berth node cordon train-3 --reason "fan is loud"
@@ -91,7 +91,7 @@ def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE)
 
 @node_app.command("uncordon")
 def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It takes work again, also from a drain that is not over.
+    """Uncordon a node; this also stops a drain.
 
     \b
     berth node uncordon train-3
@@ -101,7 +101,7 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """What runs on it may finish within the pool's drain timeout; then it ends and is replaced.
+    """Drain a node: its pods may finish within the drain timeout, then it is replaced.
 
     \b
     berth node drain train-3 --reason "new driver"
@@ -113,10 +113,10 @@ def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) 
 def terminate(
     name: Name,
     reason: Reason = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """It ends at once, with whatever runs on it; the pool replaces it. Names what stops, and asks.
+    """Terminate a node at once with its pods; the pool replaces it. Asks for confirmation.
 
     \b
     berth node terminate train-3 --yes
@@ -130,9 +130,9 @@ def terminate(
 
 def _ask(name: str, work: list[str]) -> None:
     if not is_person():
-        raise BadInput("node terminate: nobody can be asked here; allowed: --yes")
-    stops = "; ".join(map(safe, work)) or "nothing"
-    typer.confirm(f"{safe(name)} ends at once. Stopped with it: {stops}. Go on?", abort=True, err=True)
+        raise BadInput("node terminate needs a terminal for the confirmation, or --yes")
+    stops = "; ".join(map(safe, work)) or "no workloads"
+    typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 
 
 def is_person() -> bool:
@@ -155,7 +155,7 @@ def _node_columns() -> list[Column]:
         Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
         Column("MODEL", lambda n: n.gpu_model or "-", spare=True),
         Column("SINCE", lambda n: age(n.since, now()), right=True, spare=True),
-        Column("WORK", lambda n: "; ".join(n.work or ()) or "-", wide=True, grows=True),
+        Column("WORKLOADS", lambda n: "; ".join(n.work or ()) or "-", wide=True, grows=True),
     ]
 
 
@@ -163,8 +163,8 @@ def free(place: Any) -> str:
     return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
 
 
-machine_app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool by a token.")
-join_token_app = typer.Typer(no_args_is_help=True, help="Tokens by which machines join a pool.")
+machine_app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool with a token.")
+join_token_app = typer.Typer(no_args_is_help=True, help="Tokens with which machines join a pool.")
 machine_app.add_typer(join_token_app, name="token")
 Pool = PoolArgument
 
@@ -185,7 +185,7 @@ def list_machines(
         listing(
             lambda: list(client.node_pools.machines(pool, departed=every)),
             lambda: _machine_columns(every=every), output,
-            "No machine has joined this pool.", watch=watch,
+            "No machines have joined this pool.", watch=watch,
         )  # fmt: skip
 
 
@@ -197,8 +197,8 @@ def _machine_columns(*, every: bool) -> list[Column]:
         Column("NODE", lambda m: m.node or "-"),
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
         Column("CPUS", lambda m: number(m.cpu), right=True, spare=True),
-        Column("MIB", lambda m: str(m.memory_mib), right=True, spare=True),
-        Column("CALLED", lambda m: age(m.last_seen_at, moment), right=True),
+        Column("MEMORY MIB", lambda m: str(m.memory_mib), right=True, spare=True),
+        Column("LAST SEEN", lambda m: age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
         Column("JOINED", lambda m: local(m.joined_at), wide=True),
         Column("DEPARTED", lambda m: local(m.departed_at) if m.departed_at else "-", wide=not every),
@@ -209,10 +209,10 @@ def _machine_columns(*, every: bool) -> list[Column]:
 def remove(
     pool: Pool,
     machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the machine.")],
-    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason stored in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a machine out of its pool. What runs on it may finish within the pool's drain timeout.
+    """Remove a machine from its pool after draining it.
 
     \b
     berth machine remove metal rack7-3 --reason "goes back to the vendor"
@@ -225,11 +225,11 @@ def remove(
 @join_token_app.command("issue")
 def issue(
     pool: Pool,
-    expires: Annotated[str, typer.Option(help="After so long, at most 7d.")] = "1h",
+    expires: Annotated[str, typer.Option(help="Lifetime, at most 7d.")] = "1h",
     comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """A token that lets one machine join. It is printed this once, alone on stdout.
+    """Issue a token with which one machine can join. It is printed once, alone on stdout.
 
     \b
     berth machine token issue metal --comment "rack 7" --expires 2h
@@ -238,7 +238,7 @@ def issue(
     with connected() as client:
         token = client.node_pools.issue_join_token(pool, seconds=lasts, comment=comment)
     if token.token is None:
-        lost = f"berth: token {token.id} was issued, but it was lost with the connection: revoke it"
+        lost = f"berth: token {token.id} was issued, but lost with the connection: revoke it"
         print(lost, file=sys.stderr)
         raise typer.Exit(ExitCode.REFUSED)
     show_one(token, output, lambda _: print(token.token))
@@ -247,7 +247,9 @@ def issue(
 @join_token_app.command("list")
 def list_tokens(
     pool: Pool,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also used, revoked and expired ones.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Include used, revoked and expired tokens.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List join tokens that are still valid. The tokens themselves are not stored.
@@ -257,7 +259,7 @@ def list_tokens(
     """
     columns = [
         Column("ID", lambda t: str(t.id), right=True),
-        Column("BEGINS", lambda t: t.prefix),
+        Column("PREFIX", lambda t: t.prefix),
         Column("STATE", lambda t: t.state),
         Column("COMMENT", lambda t: t.comment or "-", grows=True),
         Column("EXPIRES", lambda t: local(t.expires_at), brief=lambda t: short(t.expires_at)),
@@ -271,9 +273,9 @@ def list_tokens(
 
 @join_token_app.command("revoke")
 def revoke(
-    pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, or how it begins.")]
+    pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Id or prefix of the token.")]
 ) -> None:
-    """Nobody joins by it from now on.
+    """Revoke a join token.
 
     \b
     berth machine token revoke metal 12
@@ -283,13 +285,13 @@ def revoke(
         found = [known for known in live if token in (str(known.id), known.prefix)]
         if len(found) != 1:
             known_ids = ", ".join(str(known.id) for known in live) or "none"
-            raise BadInput(f"TOKEN: given {token!r}; allowed: {known_ids}")
+            raise BadInput(f"no open token {token!r}; one of: {known_ids}")
         client.node_pools.revoke_join_token(pool, found[0].id)
     print(f"{found[0].prefix}... revoked")
 
 
 def _say_how_it_goes(machine: Any) -> None:
     if machine.state == "departed":
-        print(f"{safe(machine.name)} has left")
+        print(f"{safe(machine.name)} has departed")
     else:
-        print(f"{safe(machine.name)} leaves once {safe(machine.node or 'its node')} is drained")
+        print(f"{safe(machine.name)} departs once {safe(machine.node or 'its node')} is drained")

@@ -32,8 +32,7 @@ BOUNDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}  #
 
 @app.command("list")
 def list_pools(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
-    """Node pools.
-
+    """List node pools.
     \b
     berth pool list --watch
     """
@@ -43,7 +42,7 @@ def list_pools(watch: WatchOption = False, output: OutputOption = Output.TABLE) 
 
 @app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One pool: its nodes, what is free and in how many pieces, what it costs, what its provider said.
+    """Show one pool: nodes, free capacity, fragmentation, cost and errors.
 
     \b
     berth pool describe train
@@ -62,7 +61,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 @app.command("create")
 @takes(PoolValues)
 def create(given: PoolValues) -> None:
-    """Make a pool, from options or from a file; options win.
+    """Create a pool from options or a file. Options override the file.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
@@ -77,9 +76,9 @@ def create(given: PoolValues) -> None:
 @app.command("edit")
 @takes(PoolChanges)
 def edit(given: PoolChanges) -> None:
-    """Change what is named; the rest stays. Refused (exit 5) if the pool is changed at the same time.
+    """Change values of a pool. Exit code 5 if the pool changes at the same time.
 
-    Nodes above a lower maximum are drained: their names are shown, and on a terminal you are asked first.
+    Nodes above a lower maximum are drained, after a confirmation on a terminal.
 
     \b
     berth pool edit train --nodes 2:8 --dry-run
@@ -104,10 +103,10 @@ def edit(given: PoolChanges) -> None:
 @app.command("environment")
 def environment(
     name: Name,
-    script: Annotated[bool, typer.Option("--script", help="Only the script that its nodes run.")] = False,
+    script: Annotated[bool, typer.Option("--script", help="Print only the boot script.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What its plugins come to: packages, variables, and the script that its nodes run when they boot.
+    """Show the environment that the plugins of a pool install, and its boot script.
 
     \b
     berth pool environment train
@@ -123,16 +122,16 @@ def environment(
 
 @app.command("plugins")
 def plugins(output: OutputOption = Output.TABLE) -> None:
-    """The plugins that pools may name.
+    """List the available plugins.
 
     \b
     berth pool plugins
     """
     columns = [
         Column("NAME", lambda p: p.name),
-        Column("FROM", lambda p: p.source or "berth"),
+        Column("SOURCE", lambda p: p.source or "berth"),
         Column("PARAMETERS", lambda p: ", ".join(p.parameters.get("properties", ())) or "-"),
-        Column("WHAT", lambda p: p.summary, grows=True),
+        Column("SUMMARY", lambda p: p.summary, grows=True),
     ]
     with connected() as client:
         found = list(client.node_pools.plugins())
@@ -143,12 +142,15 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
 def scale(
     name: Name,
     nodes: Annotated[int, typer.Argument(help="Desired number of nodes.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which nodes would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the nodes that would be drained; change nothing.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Want another number of nodes; the autoscaler goes on from there. Names the nodes that go for it, and
-    on a terminal asks first.
+    """Set the desired number of nodes; the autoscaler continues from there.
+
+    Lists the nodes that will be drained and asks for confirmation on a terminal.
 
     \b
     berth pool scale train 8
@@ -167,11 +169,11 @@ def scale(
 def _ask(found: Any) -> None:
     if found.draining:
         _would_go(found)
-        typer.confirm("Go on?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)
 
 
 def _would_go(found: Any) -> None:
-    print("\n".join(_named(found)) or "No node goes.")
+    print("\n".join(_named(found)) or "No nodes would be drained.")
 
 
 def _scaled(pool: Any) -> None:
@@ -181,17 +183,17 @@ def _scaled(pool: Any) -> None:
 def _named(found: Any) -> list[str]:
     lines = []
     for each in found.draining:
-        runs = "; ".join(each.work or ()) or (f"{each.pods} pods" if each.pods else "nothing runs on it")
-        lines.append(f"  goes: {safe(each.node)}: {safe(runs)}")
+        runs = "; ".join(each.work or ()) or (f"{each.pods} pods" if each.pods else "no workloads")
+        lines.append(f"  drain {safe(each.node)}: {safe(runs)}")
         if each.blocked_by:
-            lines[-1] += f" (for now held back: {safe(each.blocked_by)})"
+            lines[-1] += f" (blocked by a disruption budget: {safe(each.blocked_by)})"
     more = found.draining_count - len(found.draining)
-    return [*lines, f"  goes: {more} more nodes"] if more > 0 else lines
+    return [*lines, f"  drain {counted(more, 'more node')}"] if more > 0 else lines
 
 
 @app.command("pause")
 def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It neither grows nor shrinks until it is resumed.
+    """Pause a pool: it neither grows nor shrinks until it is resumed.
 
     \b
     berth pool pause train
@@ -201,7 +203,7 @@ def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command("resume")
 def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It grows and shrinks again, also after a drain.
+    """Resume a pool after a pause or a drain.
 
     \b
     berth pool resume train
@@ -211,7 +213,7 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command("retry")
 def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Order nodes again at once, although boots failed.
+    """Provision nodes again at once after failed boots.
 
     \b
     berth pool retry train
@@ -222,10 +224,10 @@ def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
 @app.command("drain")
 def drain(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason stored in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Every node finishes what it has, then ends; none is replaced until the pool is resumed.
+    """Drain a pool: its nodes finish their pods, then terminate, and are not replaced.
 
     \b
     berth pool drain train --reason "moves to another room"
@@ -235,7 +237,7 @@ def drain(
 
 @app.command("delete")
 def delete(name: Name) -> None:
-    """Remove a pool that was never used. Another one keeps its history: drain it, which ends it (exit 5).
+    """Delete a pool that was never used. Drain a pool with history instead (exit code 5).
 
     \b
     berth pool delete tryout
@@ -248,26 +250,26 @@ def delete(name: Name) -> None:
 @app.command("history")
 def history(
     name: Name,
-    kind: Annotated[str | None, typer.Option(help="Only these, such as error.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    kind: Annotated[str | None, typer.Option(help="Kind of event, for example error.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Why it has as many nodes as it has, the latest last.
+    """List the scaling events of a pool, oldest first.
 
     \b
     berth pool history train --kind error
     """
     columns = [
-        Column("WHEN", lambda e: local(e.at), brief=lambda e: short(e.at)),
-        Column("WHAT", lambda e: e.kind),
+        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("EVENT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
         Column("DESIRED", _wanted, right=True),
-        Column("WHY", lambda e: e.reason, grows=True),
+        Column("REASON", lambda e: e.reason, grows=True),
         Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
     ]
     with connected() as client:
         found = list(client.node_pools.history(name, kind=kind, limit=limit))
-    show_list(found[::-1], columns, output, "Nothing has happened.")
+    show_list(found[::-1], columns, output, "No scaling events.")
 
 
 def _do(output: Output, act: "Callable[[Client], NodePool]") -> None:
@@ -280,7 +282,7 @@ def _environment(told: Any) -> None:
     image = told.image
     facts = [
         ("Digest", told.digest),
-        ("Python", image["python"] or "that of the machine"),
+        ("Python", image["python"] or "the node's own"),
         ("Packages", ", ".join(image["pip"])),
         ("Indexes", "; ".join(_index(each) for each in image["indexes"])),
         ("Debian", ", ".join(image["apt"])),
@@ -312,32 +314,32 @@ def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
     declared = [each["name"] for each in pool.plugins] or (["none"] if pool.environment_digest else [])
     facts = [
         ("Name", pool.name),
-        ("Where from", f"{pool.provider} provider, {pool.runtime} runtime"),
+        ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
         ("State", _state(pool)),
-        ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} coming, {pool.nodes_draining} draining"),
-        ("One node", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
+        ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
+        ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
          + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
         ("Free GPUs", free(pool)),
-        ("In pieces", f"biggest gang that fits: {fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
-         if fitting else "no gang with whole GPUs fits"),
-        ("Cost", "no price is known" if cost.per_hour is None else
-         f"{number(cost.per_hour)} an hour now; {number(cost.last_24_hours.cost)} in the last 24 hours, "
+        ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
+         if fitting else "none fits on whole GPUs"),
+        ("Cost", "no price set" if cost.per_hour is None else
+         f"{number(cost.per_hour)} per hour now; {number(cost.last_24_hours.cost)} in the last 24 hours, "
          f"{number(cost.last_30_days.cost)} in 30 days"),
     ]  # fmt: skip
     if pool.node_consolidation != "never" or pool.disruption_budgets:
         budgets = "; ".join(pairs(each) for each in pool.disruption_budgets) or "no budget"
-        facts.insert(3, ("Gives back", f"{pool.node_consolidation}; {budgets}"))
+        facts.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
     if declared:
         facts.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
     return facts + _trouble(pool)
 
 
 def _trouble(pool: Any) -> list[tuple[str, str]]:
-    facts = [("Trouble", pool.last_error)] if pool.last_error else []
+    facts = [("Last error", pool.last_error)] if pool.last_error else []
     if pool.boot_failures:
         limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
-        stopped = "; no more nodes are ordered" if pool.provisioning_stopped else ""
-        after = "" if pool.boot_retry_at is None else f"; next order at {local(pool.boot_retry_at)}"
+        stopped = "; provisioning stopped" if pool.provisioning_stopped else ""
+        after = "" if pool.boot_retry_at is None else f"; next attempt at {local(pool.boot_retry_at)}"
         facts.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
     return facts
 
@@ -356,13 +358,15 @@ def _columns() -> list[Column]:
         Column("RUNTIME", lambda p: p.runtime, wide=True),
         Column("DESIRED", lambda p: str(p.nodes_desired), right=True),
         Column("READY", lambda p: str(p.nodes_ready), right=True),
-        Column("COMING", lambda p: str(p.nodes_pending), right=True),
-        Column("GOING", lambda p: str(p.nodes_draining), right=True),
+        Column("BOOTING", lambda p: str(p.nodes_pending), right=True),
+        Column("DRAINING", lambda p: str(p.nodes_draining), right=True),
         Column("MIN", lambda p: str(p.nodes_min), right=True, spare=True),
         Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
         Column("FREE GPUS", free, right=True),
         Column("STATE", lambda p: p.state),
         Column("PRICE", lambda p: number(p.current_price), right=True, wide=True),
-        Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
-        Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),
+        Column(
+            "EXPIRES IN", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True
+        ),
+        Column("LAST ERROR", lambda p: p.last_error or "-", wide=True, grows=True),
     ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaChange
 
 app = typer.Typer(
-    no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."
+    no_args_is_help=True, help="Quotas: resources that a department or project can count on in a node pool."
 )
 Amount = str | None
 
@@ -30,11 +30,11 @@ def show(
         typer.Argument(metavar="[NAME]", help="Only this department or project.", autocompletion=owner_names),
     ] = None,
     pool: PoolOption = None,
-    why: Annotated[bool, typer.Option("--why", help="How its fair share comes about.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Explain how the fair share is computed.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Quota, fair share, what is allocated and what is asked for, in GPUs.
+    """Show quota, fair share, allocated and requested GPUs.
 
     \b
     berth quota show
@@ -57,11 +57,11 @@ def _found(client: "Client", owner: str | None, pool: str | None) -> list[Any]:
 def _why(owner: str | None, pool: str | None, output: Output) -> None:
     """Of every quota of that name, project before department, pool by pool."""
     if owner is None:
-        raise BadInput("quota show --why: whose? Name a project or a department")
+        raise BadInput("quota show --why: name a project or a department")
     with connected() as client:
         found = [quota for quota in client.quotas.list(pool=pool) if quota.owner["name"] == owner]
         if not found:
-            raise BadInput(f"{owner} has no quota that you see{'' if pool is None else f' in {pool}'}")
+            raise BadInput(f"{owner} has no quota that you can see{'' if pool is None else f' in {pool}'}")
         stories = [
             client.quotas.share(
                 "project" if quota.owner["kind"] == "project" else "department", owner, quota.pool
@@ -75,24 +75,33 @@ def _why(owner: str | None, pool: str | None, output: Output) -> None:
 def set_quota(
     *,
     owner: OwnerArgument,
-    pool: Annotated[str, typer.Option(help="In this pool.", autocompletion=pool_names)],
+    pool: Annotated[str, typer.Option(help="Node pool.", autocompletion=pool_names)],
     department: Annotated[bool, typer.Option("--department", help="NAME is a department.")] = False,
-    gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="GPUs.")] = None,
-    cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="CPU cores.")] = None,
-    memory: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Memory in MiB.")] = None,
-    gpu_limit: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Never more GPUs.")] = None,
-    cpu_limit: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Never more cores.")] = None,
-    memory_limit: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Never more memory.")] = None,
-    weight: Annotated[Amount, typer.Option(metavar="NUMBER", help="Share of what is beyond quotas.")] = None,
+    gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed GPUs.")] = None,
+    cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed CPU cores.")] = None,
+    memory: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Guaranteed memory in MiB.")] = None,
+    gpu_limit: Annotated[
+        Amount, typer.Option(metavar="NUMBER|unlimited", help="Maximum number of GPUs.")
+    ] = None,
+    cpu_limit: Annotated[
+        Amount, typer.Option(metavar="NUMBER|unlimited", help="Maximum number of CPU cores.")
+    ] = None,
+    memory_limit: Annotated[
+        Amount, typer.Option(metavar="MIB|unlimited", help="Maximum memory in MiB.")
+    ] = None,
+    weight: Annotated[
+        Amount, typer.Option(metavar="NUMBER", help="Weight in the division of capacity over quota.")
+    ] = None,
     over_quota: Annotated[
-        bool | None, typer.Option("--over-quota/--no-over-quota", help="May it borrow?")
+        bool | None,
+        typer.Option("--over-quota/--no-over-quota", help="Whether it may borrow over its quota."),
     ] = None,
     rank: Annotated[
-        Amount, typer.Option(metavar="NUMBER|owner", help="Higher ranks are served first.")
+        Amount, typer.Option(metavar="NUMBER|owner", help="Rank; higher ranks are served first.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set a quota, or some values of it; the others stay. Refused (exit 5) if somebody changes it meanwhile.
+    """Create a quota, or change the named values of one. Exit code 5 if it changes at the same time.
 
     \b
     berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
@@ -111,7 +120,7 @@ def set_quota(
         changes["rank"] = None if rank == "owner" else amount("--rank", rank)
     if not changes:
         raise BadInput(
-            "quota set: nothing to set; allowed: --gpu, --cpu, --memory, --gpu-limit, --weight ..."
+            "quota set: name at least one value: --gpu, --cpu, --memory, --gpu-limit, --weight ..."
         )
     _store("department" if department else "project", owner, pool, changes, output)
 
@@ -123,7 +132,7 @@ def quota_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("SHARE", lambda q: _standing(q, "share"), right=True, spare=True),
+        Column("FAIR SHARE", lambda q: _standing(q, "share"), right=True, spare=True),
         Column("ALLOCATED", lambda q: _standing(q, "allocated"), right=True),
         Column("REQUESTED", lambda q: _standing(q, "requested"), right=True, spare=True),
         Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True, spare=True),
@@ -152,7 +161,7 @@ def _store(
     def describe(_: object) -> None:
         show_list([stored], quota_columns(), output, "")
         if stored.standing is None:
-            print("berth: its share is known after the next scheduling cycle", file=sys.stderr)
+            print("berth: its fair share is computed in the next scheduling cycle", file=sys.stderr)
 
     show_one(stored, output, describe)
     for warned in stored.warnings:
@@ -180,10 +189,12 @@ def _place(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
 
 CHANGES_NOTHING, CHANGES, FAILED = 0, 1, 255
 File = Annotated[
-    str | None, typer.Option("--file", "-f", help="A draft, YAML or JSON: `changes:`; - is stdin.")
+    str | None, typer.Option("--file", "-f", help="File with `changes:`, YAML or JSON; - reads stdin.")
 ]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Repeatable.")]
-Removes = Annotated[list[str] | None, typer.Option("--remove", metavar=REMOVE_FORM, help="Repeatable.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Repeatable change.")]
+Removes = Annotated[
+    list[str] | None, typer.Option("--remove", metavar=REMOVE_FORM, help="Repeatable change.")
+]
 Comment = Annotated[str | None, typer.Option(help="Reason for the change.")]
 
 
@@ -191,7 +202,7 @@ Comment = Annotated[str | None, typer.Option(help="Reason for the change.")]
 def preview(
     *, file: File = None, sets: Sets = None, removes: Removes = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """What would these quotas change? Nothing is stored. Ends with 0 (nothing), 1 (something), 255 (error).
+    """Preview the effects of quota changes. Exit code 0 without effects, 1 with effects, 255 on errors.
 
     \b
     berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
@@ -221,13 +232,15 @@ def apply(
     lapses: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="TIME", help="Only for so long, as 3d, or until a time; looked at each minute."
+            "--for",
+            metavar="TIME",
+            help="Expiry: a duration such as 3d, or a timestamp. Checked every minute.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change these quotas, all or none, after showing what that does. Exit 5 if somebody was faster.
+    """Apply quota changes, all or none, after a preview. Exit code 5 if a quota changed at the same time.
 
     \b
     berth quota apply --set research/vision:local.gpu=8 --comment "vision grows"
@@ -242,39 +255,39 @@ def apply(
         if not yes:
             if not output.is_data:
                 print_impact(found)
-            if not typer.confirm("Apply?", err=True):
+            if not typer.confirm("Apply these changes?", err=True):
                 raise typer.Exit(ExitCode.REFUSED)
         made = client.quotas.apply(draft, found.tag)
     if made is None:
-        print("berth: everything is so already", file=sys.stderr)
+        print("berth: no changes: all quotas already have these values", file=sys.stderr)
         return
     change = made
-    show_one(change, output, lambda _: print(f"change {change.id} is applied"))
+    show_one(change, output, lambda _: print(f"Change {change.id} applied."))
 
 
 @app.command("history")
 def history(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Which quotas were changed, by whom, and what was taken back; the latest first.
+    """List quota changes and reverts, newest first.
 
     \b
     berth quota history --limit 5
     """
     with connected() as client:
         found = list(client.quotas.changes(limit=limit))
-    show_list(found, _columns(), output, "No changes.")
+    show_list(found, _columns(), output, "No entries.")
 
 
 @app.command("revert")
 def revert(
     *,
-    change: Annotated[int, typer.Argument(metavar="CHANGE", help="As `berth quota history` numbers them.")],
+    change: Annotated[int, typer.Argument(metavar="CHANGE", help="Change number, see berth quota history.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a change back, as a change of its own. Exit 5 if somebody has changed these quotas since.
+    """Revert a change. Exit code 5 if one of its quotas has changed since.
 
     \b
     berth quota revert 17
@@ -290,7 +303,7 @@ def _columns() -> list[Column]:
         Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
         Column("BY", lambda c: c.actor),
         Column("QUOTAS", _quotas),
-        Column("NOTE", _note, grows=True),
+        Column("COMMENT", _note, grows=True),
     ]
 
 

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 def queue(
     *,
     pool: SomePool = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, first in line first.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, in queue order.")] = 100,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Who waits in a pool, in the order of the last cycle.
+    """List the pending workloads of a pool in queue order.
 
     \b
     berth queue
-    berth queue train -o wide     # with the keys that put each there
+    berth queue train -o wide     # with the ordering of each workload
     """
     with connected() as client:
         name = pool
         if name is None:
             names = [each.name for each in client.node_pools.list()]
             if len(names) != 1:
-                raise BadInput(f"queue: which pool? allowed: {', '.join(names) or 'there is none'}")
+                raise BadInput(f"queue: name a pool, one of: {', '.join(names) or 'none exists'}")
             name = names[0]
         if watch:
             listing(
@@ -50,9 +50,12 @@ def queue(
         return
 
     def describe(_: object) -> None:
-        show_list(found.items, _queue_columns(), output, f"Nobody waits in {name}.")
+        show_list(found.items, _queue_columns(), output, f"No pending workloads in {name}.")
         if hidden := found.workloads - len(found.items):
-            print(f"berth: {hidden} more wait, further back or not yours to see", file=sys.stderr)
+            print(
+                f"berth: {hidden} more pending workloads, beyond --limit or not visible to you",
+                file=sys.stderr,
+            )
 
     show_one(found, output, describe)
 
@@ -60,14 +63,16 @@ def queue(
 def _queue_columns() -> list[Column]:
     moment = now()
     return [
-        Column("NO", lambda w: "new" if w.queue_position is None else str(w.queue_position), right=True),
+        Column(
+            "POSITION", lambda w: "new" if w.queue_position is None else str(w.queue_position), right=True
+        ),
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("GPUS", lambda w: number(w.gpus), right=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, spare=True),
         Column("AGE", lambda w: age(w.submitted_at, moment), right=True, spare=True),
-        Column("EXPECTED IN", lambda w: _until(w.expected_start, moment), right=True),
-        Column("KEY", lambda w: "; ".join(w.ordering), wide=True),
+        Column("STARTS IN", lambda w: _until(w.expected_start, moment), right=True),
+        Column("ORDERING", lambda w: "; ".join(w.ordering), wide=True),
         Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
     ]
 
@@ -78,12 +83,12 @@ def _until(starts: datetime | None, moment: datetime) -> str:
 
 def cycles(
     *,
-    since: Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, as 2h.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    since: Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What the scheduler did, cycle by cycle; the latest first. For platform admins.
+    """List scheduling cycles, newest first. For platform admins.
 
     \b
     berth cycles --since 2h
@@ -99,13 +104,14 @@ def cycles(
 
 def replay(
     *,
-    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="As `berth cycles` numbers them.")],
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number, see berth cycles.")],
     save: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also write what it saw, for `berth simulate`.")
+        str | None,
+        typer.Option(metavar="FILE", help="Also write its input as a scenario for berth simulate."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Decide a stored cycle once more, and say what comes out otherwise. Exit 1 if anything does.
+    """Repeat a stored cycle and list the differences. Exit code 1 if there are any.
 
     \b
     berth replay 1812
@@ -131,7 +137,7 @@ def replay(
 
 def _save(file: str, scenario: object) -> None:
     if scenario is None:
-        raise BadInput("what this cycle saw is not kept any more")
+        raise BadInput("the input of this cycle is no longer stored")
     try:
         Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
@@ -150,7 +156,7 @@ def _cycle_columns() -> list[Column]:
         Column("APPLIED", lambda c: str(c.applied), right=True),
         Column("STALE", lambda c: str(c.stale), right=True, wide=True),
         Column("EVICTIONS", lambda c: str(c.evictions), right=True),
-        Column("DECIDED IN MS", lambda c: f"{c.decide_ms:.1f}", right=True),
+        Column("DECIDE MS", lambda c: f"{c.decide_ms:.1f}", right=True),
         Column("ENGINE", lambda c: c.engine, wide=True),
     ]
 
@@ -161,12 +167,12 @@ def share(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What is due to each department and project, what it holds, borrows, and used lately (GPUs).
+    """Show quota, fair share, allocation and decayed usage of each queue, in GPUs.
 
     \b
     berth share
     berth share train -o wide
-    berth quota show vision --why     # how one of them comes about
+    berth quota show vision --why     # how a fair share is computed
     """
     with connected() as client:
         listing(lambda: _found(client, pool), _share_columns, output, "No quotas.", watch=watch)
@@ -184,11 +190,11 @@ def _share_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("SHARE", lambda q: _told(q, "share"), right=True),
-        Column("HELD", lambda q: _told(q, "allocated"), right=True),
+        Column("FAIR SHARE", lambda q: _told(q, "share"), right=True),
+        Column("ALLOCATED", lambda q: _told(q, "allocated"), right=True),
         Column("BORROWED", lambda q: number(_borrowed(q)), right=True, spare=True),
-        Column("ASKED", lambda q: _told(q, "requested"), right=True, spare=True),
-        Column("USED LATELY", _used, right=True, spare=True),
+        Column("REQUESTED", lambda q: _told(q, "requested"), right=True, spare=True),
+        Column("DECAYED USAGE", _used, right=True, spare=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
 

@@ -17,8 +17,8 @@ from berth.core.version import installed_version
 if TYPE_CHECKING:
     from berth.server.backup.manifest import Manifest
 
-admin_app = typer.Typer(no_args_is_help=True, help="Backup and restore, on the machine where Berth runs.")
-Target = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+admin_app = typer.Typer(no_args_is_help=True, help="Backup and restore on the server's machine.")
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="Backup file.")]
 MIB = 1 << 20
 
 
@@ -27,15 +27,15 @@ def backup(
     *,
     file: Target,
     with_keys: Annotated[
-        bool, typer.Option("--with-keys", help="Also the keys that Berth made and keeps in BERTH_HOME.")
+        bool, typer.Option("--with-keys", help="Include the keys stored in BERTH_HOME.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Write all that Berth knows into one file, of one moment; Berth runs on meanwhile.
+    """Write a consistent backup of the database into one file while Berth runs.
 
-    It is made by pg_dump of the embedded database, or of DATABASE_URL's. Not in it: logs and workspaces of
-    pods, environments, and (but for --with-keys) the keys that sign sessions and seal secrets of plugins.
+    Uses pg_dump of the embedded database or of DATABASE_URL. Not included: logs and workspaces of pods,
+    environments, and (without --with-keys) the keys that sign sessions and encrypt plugin secrets.
 
     \b
     berth admin backup /var/backups/berth.backup --force
@@ -47,12 +47,15 @@ def backup(
         made = take(file.absolute(), with_keys=with_keys, replace=force)
     show_one(made, output, lambda _: _tell(file, made))
     if not made.files:
-        print("berth: the keys that sign and seal are not in it: keep them elsewhere, too", file=sys.stderr)
+        print(
+            "berth: the backup does not include the signing and encryption keys: store them separately",
+            file=sys.stderr,
+        )
 
 
 @admin_app.command("verify")
 def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
-    """Read a backup to its end: is it whole, of when, and what is in it?
+    """Verify a backup and show its contents.
 
     \b
     berth admin verify berth.backup
@@ -68,15 +71,16 @@ def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
 def restore(
     *,
     file: Target,
-    force: Annotated[bool, typer.Option("--force", help="Replace all that is in the database now.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --force: do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the present content of the database.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation of --force.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Put a backup into an empty database, or with --force in the place of all that is there.
+    """Restore a backup into an empty database, or with --force over an existing one.
 
-    Whole or not at all. Berth must be stopped, and of the version that made the backup. When it starts
-    again, pods that are gone are found lost and their workloads wait for their turn; pods that no row knows
-    of are stopped.
+    The restore is atomic. Berth must be stopped and have the version of the backup. After the next start,
+    pods that no longer exist are marked lost and their workloads requeued; unknown pods are stopped.
 
     \b
     berth admin restore berth.backup
@@ -86,19 +90,19 @@ def restore(
 
     if force and not yes:
         if not sys.stdin.isatty():
-            raise BadInput("admin restore --force: nobody can be asked here; allowed: --yes")
-        typer.confirm("All that is in the database now goes. Go on?", abort=True, err=True)
+            raise BadInput("admin restore --force needs a terminal for the confirmation, or --yes")
+        typer.confirm("This deletes the present content of the database. Continue?", abort=True, err=True)
     with _told():
         done = put_back(file.absolute(), force=force)
     show_one(done.manifest, output, lambda _: _tell(file, done.manifest))
     if done.keys_put:
-        print(f"berth: put into BERTH_HOME: {', '.join(done.keys_put)}", file=sys.stderr)
+        print(f"berth: restored to BERTH_HOME: {', '.join(done.keys_put)}", file=sys.stderr)
     if done.keys_other:
-        print(f"berth: left as they were in BERTH_HOME: {', '.join(done.keys_other)}", file=sys.stderr)
+        print(f"berth: not changed in BERTH_HOME: {', '.join(done.keys_other)}", file=sys.stderr)
     if not done.same_key:
         print(
-            "berth: the secret key here is another than then: people sign in anew, and secrets of plugins "
-            "have to be given again, unless that key is put into BERTH_SECRET_KEY_FALLBACKS",
+            "berth: the secret key differs from the one of the backup: users must sign in again, and plugin "
+            "secrets must be entered again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
             file=sys.stderr,
         )
 
@@ -119,9 +123,9 @@ def _tell(file: Path, manifest: "Manifest") -> None:
     print_fields(
         [
             ("File", str(file)),
-            ("Made", f"{manifest.made_at} by Berth {manifest.version}"),
+            ("Created", f"{manifest.made_at} by Berth {manifest.version}"),
             ("Server", f"PostgreSQL {manifest.server // 10_000}"),
-            ("In it", counts),
+            ("Contents", counts),
             ("Keys", ", ".join(manifest.files) or "none"),
             ("Size", f"{manifest.size / MIB:.1f} MiB, SHA-256 {manifest.sha256}"),
         ]
@@ -130,12 +134,12 @@ def _tell(file: Path, manifest: "Manifest") -> None:
 
 def up(
     *,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Default: 8000, or the next one that is free.")
+        int | None, typer.Option(min=1, max=65_535, help="Port; default: 8000, or the next free one.")
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Make the demo organisation in an empty database.")
+        bool, typer.Option("--demo", help="Create the demo organisation in an empty database.")
     ] = False,
 ) -> None:
     """Run Berth on this machine: database, web, scheduler and task queue, until Ctrl-C.

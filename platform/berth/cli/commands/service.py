@@ -26,28 +26,35 @@ if TYPE_CHECKING:
     from berth.client.models.services import ScaleAccepted
     from berth.client.sync.services import Direction
 
-app = typer.Typer(no_args_is_help=True, help="Inference services: their engines, and how many there are.")
+app = typer.Typer(no_args_is_help=True, help="Inference services, their inference engines and autoscalers.")
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="SERVICE", help="NAME, PROJECT/NAME or the id of a service.", autocompletion=service_names
+        metavar="SERVICE", help="Name, PROJECT/NAME or id of the service.", autocompletion=service_names
     ),
 ]
-Engines = Annotated[int, typer.Argument(metavar="[ENGINES]", min=0, help="In all, the initial ones counted.")]
-Urls = Annotated[list[str] | None, typer.Option("--url", metavar="URL", help="An engine elsewhere; repeat.")]
-Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead of the service's own.")]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay, and tell each state, until it has ended.")]
+Engines = Annotated[
+    int,
+    typer.Argument(metavar="[ENGINES]", min=0, help="Total number of engines, including the initial ones."),
+]
+Urls = Annotated[
+    list[str] | None, typer.Option("--url", metavar="URL", help="Address of an external engine; repeatable.")
+]
+Timeout = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's own.")
+]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Print each status until the request ends.")]
 FAILED = ("FAILED", "CANCELLED")
 
 
 @app.command("list")
 def list_services(
     project: ProjectOption = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Inference services, with how many of their engines serve.
+    """List inference services with their active engines.
 
     \b
     berth service list --project vision
@@ -62,7 +69,7 @@ def list_services(
 
 @app.command()
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One service: what it serves, its engines, and what is under way.
+    """Show one service: model, engines and the active scale request.
 
     \b
     berth service describe chat
@@ -76,7 +83,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command()
 def engines(name: Name, watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
-    """The engines of a service.
+    """List the engines of a service.
 
     \b
     berth service engines vision/chat --watch
@@ -97,7 +104,7 @@ def scale_out(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """More engines: so many in all, or engines elsewhere by their addresses.
+    """Scale out to a total number of engines, or add external engines by address.
 
     \b
     berth service scale-out chat 8 --wait
@@ -114,13 +121,15 @@ def scale_in(
     name: Name,
     count: Engines = 0,
     url: Urls = None,
-    force: Annotated[bool, typer.Option("--force", help="Do not wait for requests under way.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which engines would go.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for running requests.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the engines that would be removed; change nothing.")
+    ] = False,
     timeout: Timeout = None,
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fewer engines: so many that stay (the newest go), or exactly those to remove.
+    """Scale in to a number of engines, newest removed first, or remove engines by address.
 
     \b
     berth service scale-in chat 2 --dry-run
@@ -137,19 +146,21 @@ def scale_in(
 def cancel(
     *,
     name: Name,
-    request: Annotated[str | None, typer.Argument(metavar="[REQUEST]", help="One scale-out.")] = None,
-    status: Annotated[str | None, typer.Option(help="All of them that are in this state.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    request: Annotated[
+        str | None, typer.Argument(metavar="[REQUEST]", help="Id of one scale-out request.")
+    ] = None,
+    status: Annotated[str | None, typer.Option(help="Cancel only scale-outs with this status.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the requests; cancel nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take scale-outs back: one, or all that are under way. What they made is released.
+    """Cancel one scale-out, or all active ones. Their engines are released.
 
     \b
     berth service cancel chat
     berth service cancel chat so-1f6e2c
     """
     if request is not None and (status is not None or dry_run):
-        raise BadInput("service cancel: give either REQUEST, or --status and --dry-run for all")
+        raise BadInput("service cancel: REQUEST excludes --status and --dry-run")
     with connected() as client:
         if request is not None:
             one = client.services.cancel(name, request)
@@ -163,14 +174,14 @@ def cancel(
 def history(
     *,
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="Only what it did, and why.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
+    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="Only actions of the autoscaler.")] = False,
     failed_engines: Annotated[
-        bool, typer.Option("--failed-engines", help="Only engines that failed, with the reason.")
+        bool, typer.Option("--failed-engines", help="Only failed engines, with the reason.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Scale requests and failed engines of a service, newest first.
+    """List scale requests and failed engines of a service, newest first.
 
     \b
     berth service history chat
@@ -180,11 +191,11 @@ def history(
     with connected() as client:
         if failed_engines:
             failures = list(client.services.failed_engines(name, limit=limit))
-            show_list(failures, tables.failed_engines(), output, "No engine has failed.")
+            show_list(failures, tables.failed_engines(), output, "No failed engines.")
             return
         if autoscaler:
             did = client.services.history(name, limit=limit)
-            show_list(did, tables.autoscalings(), output, "The autoscaler did nothing yet.")
+            show_list(did, tables.autoscalings(), output, "No autoscaler actions yet.")
             return
         found = [
             *client.services.requests(name, "scale_out"), *client.services.requests(name, "scale_in")
@@ -201,11 +212,15 @@ def history(
 def autoscale(
     *,
     name: Name,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Settings, YAML; - reads stdin.")] = None,
-    on: Annotated[bool | None, typer.Option("--on/--off", help="Switch it, and keep its settings.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="File with all settings, YAML; - reads stdin.")
+    ] = None,
+    on: Annotated[
+        bool | None, typer.Option("--on/--off", help="Switch the autoscaler on or off; keep its settings.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """How the autoscaler stands; with -f its settings anew, with --on or --off switched.
+    """Show the autoscaler of a service, configure it or switch it on or off.
 
     \b
     berth service autoscale chat -f autoscaler.yaml
@@ -228,7 +243,7 @@ def _settings(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadInput(f"{file}: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise BadInput(f"{file}: holds no settings; allowed: keys and values, such as max_engines: 8")
+        raise BadInput(f"{file}: expected keys and values, for example max_engines: 8")
     return found
 
 

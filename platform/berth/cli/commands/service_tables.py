@@ -19,7 +19,7 @@ def services() -> list[Column]:
         Column("ENGINES", lambda s: f"{s.active_engines} of {s.total_engines}", right=True),
         Column("INITIAL", lambda s: f"{s.initial_engines}", right=True, wide=True),
         Column("MODEL", lambda s: s.model_name, grows=True),
-        Column("UNDER WAY", lambda s: _under_way(s.request), spare=True),
+        Column("SCALE REQUEST", lambda s: _under_way(s.request), spare=True),
         Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off", spare=True),
         Column("AGE", lambda s: age(s.created_at, now()), right=True, spare=True),
     ]
@@ -42,45 +42,45 @@ def engines() -> list[Column]:
 
 def requests() -> list[Column]:
     return [
-        Column("ASKED", lambda r: age(_at(r.created_at), now()), right=True),
+        Column("AGE", lambda r: age(_at(r.created_at), now()), right=True),
         Column("REQUEST", lambda r: r.request_id),
-        Column("WAY", lambda r: "out" if r.direction == "scale_out" else "in"),
+        Column("DIRECTION", lambda r: "out" if r.direction == "scale_out" else "in"),
         Column(
-            "TO",
+            "TARGET",
             lambda r: f"{r.num_replicas}" if r.num_replicas else f"{len(r.engine_urls)} URLs",
             spare=True,
         ),
         Column("STATUS", lambda r: r.status, style=lambda r: _style(r.status)),
         Column("BY", lambda r: r.requested_by),
         Column("ENGINES", lambda r: ",".join(r.engine_ids) or "-", wide=True),
-        Column("WHY", lambda r: r.error_message or r.reason, grows=True),
+        Column("REASON", lambda r: r.error_message or r.reason, grows=True),
     ]
 
 
 def autoscalings() -> list[Column]:
     return [
-        Column("WHEN", lambda a: local(_at(a.triggered_at)), brief=lambda a: short(_at(a.triggered_at))),
+        Column("TIME", lambda a: local(_at(a.triggered_at)), brief=lambda a: short(_at(a.triggered_at))),
         Column("ACTION", lambda a: a.action),
         Column("ENGINES", lambda a: f"{a.from_engines} to {a.to_engines}"),
         Column("STATUS", lambda a: a.status, style=lambda a: _style(a.status)),
-        Column("WHY", lambda a: a.error_message or a.reason, grows=True),
+        Column("REASON", lambda a: a.error_message or a.reason, grows=True),
     ]
 
 
 def failed_engines() -> list[Column]:
     return [
-        Column("WHEN", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("ENGINE", lambda e: str(e.data.get("engine", "-"))),
         Column("FAILURE", lambda e: str(e.data.get("failure") or "-"), spare=True),
         Column("URL", lambda e: str(e.data.get("url") or "-"), wide=True),
-        Column("WHY", lambda e: e.message, grows=True),
+        Column("REASON", lambda e: e.message, grows=True),
     ]
 
 
 def accepted(one: Any) -> None:
     print_fields([("Status", one.status), ("Request", one.request_id or ""), ("", one.message)])
     if one.engine_ids:
-        print_fields([("Engines that go", ", ".join(one.engine_ids))])
+        print_fields([("Engines to remove", ", ".join(one.engine_ids))])
 
 
 def describe(one: Any, found: Sequence[Any], status: Any, output: Output) -> None:
@@ -89,11 +89,11 @@ def describe(one: Any, found: Sequence[Any], status: Any, output: Output) -> Non
             ("Name", one.handle),
             ("Phase", one.phase),
             ("Model", one.model_name),
-            ("Engines", f"{one.active_engines} of {one.total_engines} serve"),
-            ("Initial", f"{one.initial_engines}, which stay"),
+            ("Engines", f"{one.active_engines} of {one.total_engines} active"),
+            ("Initial engines", f"{one.initial_engines}"),
             ("Router", (one.settings.get("router") or {}).get("kind", "none")),
             ("Weights", one.weight_version or ""),
-            ("Under way", _under_way(one.request)),
+            ("Scale request", _under_way(one.request)),
             ("Autoscaler", _autoscaler(status)),
         ]
     )
@@ -107,20 +107,20 @@ def autoscaler(status: Any, conditions: Any, output: Output) -> None:
     print_fields(
         [
             ("Autoscaler", _autoscaler(status)),
-            ("Engines", f"{status.current_engines}, {status.min_engines} to {status.max_engines} allowed"),
+            ("Engines", f"{status.current_engines}, allowed {status.min_engines} to {status.max_engines}"),
             ("Last scaled", local(_at(status.last_scale_time)) if status.last_scale_time else "never"),
-            ("Decided", decision.get("reason", "")),
+            ("Last decision", decision.get("reason", "")),
             ("Error", status.error),
         ]
     )
     rows = [{"name": name, **values} for name, values in conditions.conditions.items()]
     columns = [
         Column("CONDITION", lambda c: c["name"]),
-        Column("FOR", lambda c: c["type"]),
-        Column("NOW", lambda c: _number(c["value"]), right=True),
+        Column("TYPE", lambda c: c["type"]),
+        Column("VALUE", lambda c: _number(c["value"]), right=True),
         Column("THRESHOLD", lambda c: _number(c["threshold"]), right=True),
-        Column("HELD", lambda c: f"{c['held_secs']:.0f} of {c['duration_secs']:.0f} s", right=True),
-        Column("MET", _met),
+        Column("MET FOR", lambda c: f"{c['held_secs']:.0f} of {c['duration_secs']:.0f} s", right=True),
+        Column("TRIGGERED", _met),
     ]
     print_section("Conditions")
     print_items(rows, columns, output)
@@ -140,7 +140,7 @@ def _autoscaler(status: Any) -> str:
     if status is None:
         return ""
     word = "on" if status.enabled else "off"
-    return word if status.running else f"{word}, but nobody looks at the service now"
+    return word if status.running else f"{word}, but not running"
 
 
 def _under_way(request: Any) -> str:

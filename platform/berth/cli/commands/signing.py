@@ -21,21 +21,21 @@ STDIN = "-"
 
 def login(
     address: Annotated[
-        str | None, typer.Argument(help="Address of the server; default: the present one.")
+        str | None, typer.Argument(help="Address of the server; default: the current one.")
     ] = None,
-    username: Annotated[str | None, typer.Option("--username", "-u", help="Asked for when left out.")] = None,
-    token: Annotated[
-        str | None, typer.Option(help="Sign in with a token instead; - reads it from stdin.")
+    username: Annotated[
+        str | None, typer.Option("--username", "-u", help="User name; prompted for if missing.")
     ] = None,
+    token: Annotated[str | None, typer.Option(help="Token to sign in with instead; - reads stdin.")] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")
     ] = False,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Project to use by default.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Call this context so; default: as the server's host.")
+        str | None, typer.Option("--name", help="Name of the context; default: host name of the server.")
     ] = None,
 ) -> None:
-    """Sign in, and remember address and token in a file that only you can read, as a context of its own.
+    """Sign in to a server and store address and token as a context, readable only by you.
 
     \b
     berth login http://127.0.0.1:8000
@@ -61,7 +61,7 @@ def login(
     else:
         secret = _signed_in(settings, username, password_stdin)
     if not secret:
-        raise BadInput("--token: nothing given; allowed: a token such as berth_...")
+        raise BadInput("--token is empty; expected a token such as berth_...")
     signed_in = replace(settings, token=secret)
     with Client(signed_in) as client:
         who = client.whoami().username
@@ -74,7 +74,7 @@ def login(
 
 
 def logout() -> None:
-    """Forget the stored token; a token that login made is revoked.
+    """Sign out: delete the stored token, and revoke it if berth login created it.
 
     \b
     berth logout
@@ -87,7 +87,7 @@ def logout() -> None:
     name = os.environ.get("BERTH_CONTEXT") or contexts.current
     stored = contexts.chosen(name)
     if not stored.token:
-        print("Nobody was signed in.")
+        print("Not signed in.")
         return
     try:
         with Client(stored) as client:
@@ -100,7 +100,7 @@ def logout() -> None:
 
 
 def whoami(output: OutputOption = Output.TABLE) -> None:
-    """Who is signed in, with which roles, where.
+    """Show the current user, roles and server.
 
     \b
     berth whoami
@@ -157,7 +157,7 @@ def _role(role: object) -> str:
 
 def _warn_of_plain_text(address: str, is_local: bool) -> None:
     if address.startswith("http://") and not is_local:
-        print(f"berth: {address} is not encrypted: others on the way can read the token", file=sys.stderr)
+        print(f"berth: {address} is not encrypted: the token can be read in transit", file=sys.stderr)
 
 
 def password(
@@ -216,7 +216,7 @@ def _store(used: str, token: str) -> None:
     print(token)
 
 
-context_app = typer.Typer(no_args_is_help=True, help="Contexts: servers that you are signed in at, by name.")
+context_app = typer.Typer(no_args_is_help=True, help="Contexts: named servers that you are signed in to.")
 
 
 @dataclass(frozen=True)
@@ -233,13 +233,16 @@ class Row:
 
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="As `berth context list` shows.", autocompletion=context_names)
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name of the context, see berth context list.", autocompletion=context_names
+    ),
 ]
 
 
 @context_app.command("list")
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """The servers that `berth login` has remembered; the present one has a star.
+    """List stored servers. A star marks the current one.
 
     \b
     berth context list
@@ -258,15 +261,15 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
         Column("PROJECT", lambda row: row.project or "-"),
         Column("SIGNED IN", lambda row: "yes" if row.signed_in else "no"),
     ]
-    show_list(rows, columns, output, "No contexts; berth login makes one.")
+    show_list(rows, columns, output, "No contexts. Create one with berth login.")
 
 
 @context_app.command("use")
 def use(
     name: Name,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Project to use by default.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
 ) -> None:
-    """Talk to this server from now on. For one command: berth --context NAME ...
+    """Switch to another server. For a single command: berth --context NAME ...
 
     \b
     berth context use prod
@@ -284,7 +287,7 @@ def use(
 
 @context_app.command("delete")
 def delete(name: Name) -> None:
-    """Forget a server, with its token. To have the token revoked, too, sign out first.
+    """Delete a context with its token. Run berth logout first to revoke the token.
 
     \b
     berth --context old logout && berth context delete old
@@ -293,6 +296,6 @@ def delete(name: Name) -> None:
 
     contexts = read_contexts(settings_path())
     if name not in contexts.known:
-        raise BadInput(f"context: given {name!r}; allowed: {', '.join(contexts.known) or 'there is none'}")
+        raise BadInput(f"unknown context {name!r}; one of: {', '.join(contexts.known) or 'none exists'}")
     write_contexts(settings_path(), contexts.without(name))
-    print(f"{name} is forgotten")
+    print(f"Context {name} deleted.")

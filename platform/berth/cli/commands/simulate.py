@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 def simulate(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario, YAML or JSON; - is stdin.")],
-    cycles: Annotated[int, typer.Option(min=1, help="So many scheduling cycles.")] = 1,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - reads stdin.")],
+    cycles: Annotated[int, typer.Option(min=1, help="Number of scheduling cycles.")] = 1,
     until_stable: Annotated[
-        bool, typer.Option("--until-stable", help="Until a cycle decides nothing more.")
+        bool, typer.Option("--until-stable", help="Run until a cycle decides nothing.")
     ] = False,
     actions: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these actions, such as allocate,reclaim.")
+        str | None,
+        typer.Option(metavar="A,B", help="Comma-separated actions to run, for example allocate,reclaim."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Play scheduling cycles on a cluster described in a file. No server is asked.
+    """Simulate scheduling cycles on a cluster described in a file, without a server.
 
-    Once nothing can change any more, only the last cycle is still played.
+    The simulation skips to the last cycle once the state can no longer change.
 
     \b
     berth simulate cluster.yaml
@@ -66,28 +67,30 @@ LOOK_EVERY = 100  # events between two looks at the bar
 def trace(
     *,
     which: Annotated[
-        str, typer.Argument(metavar="openb|philly|FILE", help="A public trace, a CSV file or a scenario.")
+        str, typer.Argument(metavar="openb|philly|FILE", help="Public trace, CSV file or scenario.")
     ],
     data: Annotated[
-        Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Where public traces lie.")
+        Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Directory of the public traces.")
     ] = Path("data"),
-    policy: Annotated[Way, typer.Option(help="fair is Berth; the others are to compare with.")] = "fair",
-    nodes: Annotated[int | None, typer.Option(min=1, help="Only so many nodes, drawn by the seed.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Only the first so many jobs.")] = None,
-    seed: Annotated[int, typer.Option(help="What the nodes are drawn by.")] = 42,
+    policy: Annotated[
+        Way, typer.Option(help="Scheduling policy: fair is Berth, the others are baselines.")
+    ] = "fair",
+    nodes: Annotated[int | None, typer.Option(min=1, help="Number of nodes to sample.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of jobs to replay, from the first.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for sampling nodes.")] = 42,
     checkpoint: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="Running work is saved so often, and who gives way goes on from there. Else from nothing.",
+            help="Checkpoint interval. Evicted jobs resume from it; without it they start over.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like -o json.")] = False,
     output: OutputOption = Output.TABLE,
-    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw SVG files into it.")] = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for SVG plots.")] = None,
 ) -> None:
-    """Play a trace of many jobs in simulated time: how long who waits, who holds what, what it costs.
+    """Replay a trace of jobs in simulated time and report waiting times, allocation and lost work.
 
     \b
     berth trace philly --data ~/traces
@@ -96,10 +99,11 @@ def trace(
     berth trace jobs.csv -o json
     berth trace cluster.yaml --plots .
 
-    A CSV file is told by its head: timestamp,duration,num_gpus,cluster with *vc_nodes*.csv (vc,node_num)
-    beside it, or name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time with
-    *node_list*.csv (sn,cpu_milli,memory_mib,gpu,model). A scenario's workloads come when submitted and run
-    for their runtime_seconds.
+    A CSV file is recognized by its header: timestamp,duration,num_gpus,cluster with *vc_nodes*.csv
+    (vc,node_num) next to it, or
+    name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time with
+    *node_list*.csv (sn,cpu_milli,memory_mib,gpu,model). Workloads of a scenario arrive at their submission
+    time and run for their runtime_seconds.
     """
     from berth.core.garbage import collect_rarely
     from scheduler.simulator import ScenarioError
@@ -154,7 +158,7 @@ def _bar(whole: int) -> Iterator[Any]:
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} ended"),
         TimeRemainingColumn(), console=console, transient=True, disable=not sys.stderr.isatty(),
     ) as bar:  # fmt: skip
-        task = bar.add_task("playing", total=whole)
+        task = bar.add_task("simulating", total=whole)
         yield lambda at: bar.update(task, completed=at.ended)
 
 
@@ -178,13 +182,13 @@ def _show(told: Mapping[str, Any]) -> None:
         [
             ("trace", f"{told['trace']}, {told['cluster']['nodes']} nodes, {told['cluster']['gpus']} GPUs"),
             ("policy", told["policy"]),
-            ("jobs", f"{jobs['arrived']} came, {ended}"),
+            ("jobs", f"{jobs['arrived']} submitted, {ended}"),
             ("queueing", _waits(told["queueing"])),
             ("first start", _waits(told["until_first_start"])),
-            ("utilisation", f"{told['utilisation']:.1%} until the last arrival"),
-            ("gave way", stopped),
-            ("lost", f"{told['lost_gpu_hours']:g} GPU-hours of work{_saved(told['checkpoint_seconds'])}"),
-            ("played", f"{timedelta(seconds=told['seconds'])} in {effort}"),
+            ("utilization", f"{told['utilisation']:.1%} until the last arrival"),
+            ("evictions", stopped),
+            ("lost work", f"{told['lost_gpu_hours']:g} GPU-hours{_saved(told['checkpoint_seconds'])}"),
+            ("simulated", f"{timedelta(seconds=told['seconds'])} in {effort}"),
         ]
     )
     print_section("By project")
@@ -192,7 +196,7 @@ def _show(told: Mapping[str, Any]) -> None:
 
 
 def _saved(every: int | None) -> str:
-    return "" if every is None else f", saved every {every} s"
+    return "" if every is None else f", checkpoint every {every} s"
 
 
 def _waits(told: Mapping[str, float]) -> str:
@@ -214,7 +218,7 @@ COLUMNS = (
     Column("PROJECT", lambda row: row["name"], grows=True),
     Column("JOBS", lambda row: f"{row['jobs']}", right=True),
     Column("QUOTA", lambda row: "unlimited" if row["quota"] is None else f"{row['quota']:g}", right=True),
-    Column("HELD", lambda row: f"{row['gpus_held']:g}", right=True),
+    Column("ALLOCATED", lambda row: f"{row['gpus_held']:g}", right=True),
     Column("WAIT AVG", _seconds("queueing", "average"), right=True),
     Column("P99", _seconds("queueing", "p99"), right=True),
     Column("IN QUOTA P99", _seconds("in_quota", "p99"), right=True),

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @takes(SubmitFlags)
 def submit(flags: SubmitFlags) -> None:
-    """Submit a workload, described by options, by files or by a template.
+    """Submit workloads from options, files or a template.
 
     \b
     berth submit -n train -p vision --gpu 1 --replicas 4 -- python train.py --epochs 3
     berth submit -n sweep --gpu 0.5 --max-runtime 2h --shell 'python a.py | tee log'
     berth submit -f train.yaml -f more.json
     generate | berth submit -f -
-    berth submit -f train.yaml --dry-run      what would happen now, and why
+    berth submit -f train.yaml --dry-run      predict the decision, submit nothing
     berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
 
-    Every document is checked before the first is sent. When the connection is lost, the request is sent
-    again in a way that never submits twice.
+    All documents are validated before the first is sent. A request whose connection is lost is repeated
+    and never submits twice.
     """
     named = _documents(flags)
     if len(named) > 1 and (flags.watch or flags.follow):
-        raise BadInput(f"--watch, --follow: given {len(named)} documents; allowed: one")
+        raise BadInput(f"--watch and --follow take one document, not {len(named)}")
     _check(named, from_flags=not (flags.file or flags.template))
     documents = [document for _, document in named]
     if flags.show:
@@ -61,7 +61,7 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """(where it stands, document)"""
     if flags.template:
         if flags.file:
-            raise BadInput("--template: given together with --file; allowed: one of the two")
+            raise BadInput("--template and --file exclude each other")
         _refuse_mixture("--template", flags.document(), beside={"roles", "project", "name"})
         named = from_template(flags.template, flags.project, flags.name)
         return with_settings(named, flags.set or ())
@@ -69,9 +69,9 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
         _refuse_mixture("--file", flags.document(), beside={"roles", "project"})
         return with_settings(from_files(flags.file), flags.set or ())
     if flags.set:
-        raise BadInput("--set: given alone; allowed: beside --template or --file")
+        raise BadInput("--set needs --template or --file")
     if not flags.name:
-        raise BadInput("--name: nothing given; allowed: a name, or --file or --template")
+        raise BadInput("--name is missing; or use --file or --template")
     return [("", flags.document())]
 
 
@@ -80,7 +80,7 @@ def _refuse_mixture(option: str, said: dict[str, Any], *, beside: set[str]) -> N
     others = [*(set(said) - beside), *(f"roles[0].{name}" for name in said["roles"][0])]
     if others:
         given = ", ".join(sorted(flag_of(name) for name in others))
-        raise BadInput(f"{option}: given together with {given}; allowed: one of the two")
+        raise BadInput(f"{option} and {given} exclude each other")
 
 
 def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
@@ -124,7 +124,7 @@ def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload
         except Exception:
             if len(documents) > 1:
                 done = ", ".join(workload.handle for workload in submitted) or "none"
-                print(f"berth: submitted before this: {done}", file=sys.stderr)
+                print(f"berth: submitted before the error: {done}", file=sys.stderr)
             raise
     return submitted
 

@@ -8,42 +8,42 @@ from berth.cli.arguments import connected
 from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
 from berth.cli.text import local, safe, short
 
-app = typer.Typer(no_args_is_help=True, help="Notifications: who is told what, and where.")
+app = typer.Typer(no_args_is_help=True, help="Notification subscriptions and their deliveries.")
 
 
 @app.command("list")
 def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
-    """Who is told what, as far as it is yours.
+    """List your subscriptions and those of projects that you administer.
 
     \b
     berth subscription list
     """
     with connected() as client:
         found = list(client.subscriptions.list())
-    show_list(found, _columns(), output, "Nobody is told anything.")
+    show_list(found, _columns(), output, "No subscriptions.")
 
 
 @app.command("create")
 def create(
     *,
     to: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="A mail address, https://... or slack:https://...")
+        str, typer.Argument(metavar="ADDRESS", help="Mail address, https://... or slack:https://...")
     ],
     on: Annotated[
         str,
         typer.Option(
             metavar="LIST",
-            help="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget, "
-            "pool; by commas.",
+            help="Comma-separated events: started, completed, failed, preempted, cancelled, "
+            "unschedulable, waiting, idle, budget, pool.",
         ),
     ] = "preempted,failed,waiting",
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project's work.")] = None,
-    department: Annotated[str | None, typer.Option(help="Of this department's work.")] = None,
-    platform: Annotated[bool, typer.Option("--platform", help="Of everything.")] = False,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
+    department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
+    platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
     minutes: Annotated[int, typer.Option(min=1, help="Waiting longer than this is events.")] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Be told of your own work, or of a project, department or platform that you administer.
+    """Subscribe to events of your own workloads, or of a project, department or platform.
 
     \b
     berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
@@ -64,27 +64,31 @@ def create(
 
 @app.command("delete")
 def delete(
-    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth subscription list` shows.")],
+    subscription: Annotated[
+        int, typer.Argument(metavar="ID", help="Subscription id, see berth subscription list.")
+    ],
 ) -> None:
-    """Be told no more.
+    """Delete a subscription.
 
     \b
     berth subscription delete 3
     """
     with connected() as client:
         client.subscriptions.delete(subscription)
-    print("nothing goes there any more")
+    print("Subscription deleted.")
 
 
 @app.command("deliveries")
 def deliveries(
     *,
-    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth subscription list` shows.")],
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    subscription: Annotated[
+        int, typer.Argument(metavar="ID", help="Subscription id, see berth subscription list.")
+    ],
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What was told there, and what came of it; the latest first.
+    """List deliveries of a subscription, newest first.
 
     \b
     berth subscription deliveries 3
@@ -93,7 +97,7 @@ def deliveries(
     with connected() as client:
         listing(
             lambda: list(client.subscriptions.deliveries(subscription, limit=limit)), _delivery_columns,
-            output, "Nothing was told there yet.", watch=watch,
+            output, "No deliveries yet.", watch=watch,
         )  # fmt: skip
 
 
@@ -101,7 +105,7 @@ def _delivery_columns() -> list[Column]:
     return [
         Column("ID", lambda d: str(d.id), right=True, wide=True),
         Column("TIME", lambda d: local(d.at), brief=lambda d: short(d.at)),
-        Column("NEWS", lambda d: d.kind),
+        Column("EVENT", lambda d: d.kind),
         Column("STATE", lambda d: d.state),
         Column("ATTEMPTS", lambda d: str(d.attempts), right=True),
         Column(
@@ -116,8 +120,8 @@ def _columns() -> list[Column]:
     return [
         Column("ID", lambda s: str(s.id), right=True),
         Column("OF", lambda s: s.scope),
-        Column("ON", lambda s: ",".join(s.events)),
-        Column("MINUTES", lambda s: str(s.pending_minutes), right=True, wide=True),
+        Column("EVENTS", lambda s: ",".join(s.events)),
+        Column("PENDING MIN", lambda s: str(s.pending_minutes), right=True, wide=True),
         Column("TO", lambda s: s.to, grows=True),
         Column("BY", lambda s: s.created_by, wide=True),
     ]

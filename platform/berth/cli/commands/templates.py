@@ -10,17 +10,20 @@ from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
 from berth.cli.text import safe
 
-app = typer.Typer(no_args_is_help=True, help="Templates: workload documents kept in a project.")
+app = typer.Typer(no_args_is_help=True, help="Workload templates of projects.")
 Reference = Annotated[str, typer.Argument(metavar="TEMPLATE", help="NAME or PROJECT/NAME.")]
 OfProject = Annotated[
-    str | None, typer.Option("--project", "-p", metavar="NAME", help="Else BERTH_PROJECT or login's.")
+    str | None,
+    typer.Option(
+        "--project", "-p", metavar="NAME", help="Project; default: BERTH_PROJECT or the project of the login."
+    ),
 ]
 NOT_KEPT = ("name", "project", "submitted")
 
 
 @app.command("list")
 def list_templates(project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
-    """Templates of one project, or of all that you see.
+    """List templates of one project, or of all visible projects.
 
     \b
     berth template list -p vision
@@ -52,17 +55,15 @@ def set_template(
     project: OfProject = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Its document, YAML or JSON; - is stdin."),
+        typer.Option("--file", "-f", metavar="FILE", help="Workload document, YAML or JSON; - reads stdin."),
     ] = None,
     workload: Annotated[
-        str | None, typer.Option(metavar="WORKLOAD", help="Take the document of this workload.")
+        str | None, typer.Option(metavar="WORKLOAD", help="Workload whose document to store.")
     ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What it is for, in a line.")
-    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="One-line description.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a template, or change one. Refused (exit 5) if somebody changes it meanwhile.
+    """Create or replace a template. Exit code 5 if it changes at the same time.
 
     \b
     berth template set vision/nightly -f nightly.yaml --description 'The run of every night'
@@ -71,7 +72,7 @@ def set_template(
     from berth.client import NotFound
 
     if (file is None) == (workload is None):
-        raise BadInput("template save: given neither or both; allowed: --file or --workload")
+        raise BadInput("template set: name either --file or --workload")
     with connected() as client:
         where, name = place_of(client, template, project)
         found = None if workload is None else client.workloads.find(workload)
@@ -85,12 +86,12 @@ def set_template(
     if output in (Output.JSON, Output.YAML):
         show_data(stored.plain(), output)
     else:
-        print(f"{stored.handle} saved")
+        print(f"Template {stored.handle} saved.")
 
 
 @app.command("delete")
 def delete(template: Reference, project: OfProject = None) -> None:
-    """Remove a template. What was begun with it stays as it is.
+    """Delete a template. Workloads created from it are not affected.
 
     \b
     berth template delete vision/nightly

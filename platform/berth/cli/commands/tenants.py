@@ -10,13 +10,15 @@ from berth.cli.output import Column, Output, OutputOption, print_fields, show_li
 from berth.cli.quantities import seconds
 from berth.cli.text import span
 
-Title = Annotated[str | None, typer.Option(help="For people to read.", show_default=False)]
-Rank = Annotated[int | None, typer.Option(help="Higher ranks are served first; else 0.", show_default=False)]
+Title = Annotated[str | None, typer.Option(help="Display name.", show_default=False)]
+Rank = Annotated[
+    int | None, typer.Option(help="Rank; higher ranks are served first. Default: 0.", show_default=False)
+]
 ReclaimAfter = Annotated[
     str | None,
     typer.Option(
         metavar="TIME|default",
-        help="What it borrows is not taken back from work that runs for less than this.",
+        help="Minimum runtime before its borrowed resources can be reclaimed.",
         show_default=False,
     ),
 ]
@@ -24,12 +26,12 @@ PreemptAfter = Annotated[
     str | None,
     typer.Option(
         metavar="TIME|default",
-        help="Its own work gives way to its more important work only after this.",
+        help="Minimum runtime before preemption by a higher-priority workload of the same project.",
         show_default=False,
     ),
 ]
 
-department_app = typer.Typer(no_args_is_help=True, help="Departments, the upper level of tenants.")
+department_app = typer.Typer(no_args_is_help=True, help="Departments: groups of projects.")
 DepartmentArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the department.", autocompletion=department_names)
 ]
@@ -66,7 +68,7 @@ def describe_department(name: DepartmentArgument, output: OutputOption = Output.
 @department_app.command("create")
 def create_department(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters, digits, hyphens.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name: lowercase letters, digits and hyphens.")],
     title: Title = None,
     rank: Rank = None,
     reclaim_after: ReclaimAfter = None,
@@ -95,7 +97,7 @@ def edit_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change what is named; the rest stays.
+    """Change the named values.
 
     \b
     berth department edit research --rank 20 --reclaim-after 10m
@@ -108,7 +110,7 @@ def edit_department(
 
 @department_app.command("delete")
 def delete_department(name: DepartmentArgument) -> None:
-    """Remove a department that has no projects. Refused (exit 5) while it has.
+    """Delete a department without projects. Exit code 5 while it has some.
 
     \b
     berth department delete research
@@ -118,7 +120,7 @@ def delete_department(name: DepartmentArgument) -> None:
     print(f"{name} deleted")
 
 
-project_app = typer.Typer(no_args_is_help=True, help="Projects: every workload belongs to one.")
+project_app = typer.Typer(no_args_is_help=True, help="Projects: owners of workloads.")
 ProjectArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=project_names)
 ]
@@ -126,7 +128,7 @@ ProjectArgument = Annotated[
 
 @project_app.command("list")
 def list_projects(department: DepartmentOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Projects that you see.
+    """List projects.
 
     \b
     berth project list --department research
@@ -138,7 +140,7 @@ def list_projects(department: DepartmentOption = None, output: OutputOption = Ou
 
 @project_app.command("describe")
 def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE) -> None:
-    """One project: its department, and who has a role in it.
+    """Show one project with its department and members.
 
     \b
     berth project describe vision
@@ -152,9 +154,9 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
 @project_app.command("create")
 def create_project(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters, digits, hyphens.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name: lowercase letters, digits and hyphens.")],
     department: Annotated[
-        str, typer.Option("--department", help="In this department.", autocompletion=department_names)
+        str, typer.Option("--department", help="Department of the project.", autocompletion=department_names)
     ],
     title: Title = None,
     rank: Rank = None,
@@ -162,7 +164,7 @@ def create_project(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a project in a department. It may expect nothing until it has a quota.
+    """Create a project in a department. It has no guaranteed resources until it has a quota.
 
     \b
     berth project create vision --department research
@@ -172,7 +174,7 @@ def create_project(
     values = tenant_values(title, rank, reclaim_after, preempt_after)
     with connected() as client:
         made = client.projects.create(name, department, **values)
-    show_one(made, output, lambda one: print(f"{one.name} made in {one.department}"))
+    show_one(made, output, lambda one: print(f"Project {one.name} created in {one.department}."))
 
 
 @project_app.command("edit")
@@ -185,7 +187,7 @@ def edit_project(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change what is named; the rest stays.
+    """Change the named values.
 
     \b
     berth project edit vision --rank 5 --preempt-after default
@@ -198,7 +200,7 @@ def edit_project(
 
 @project_app.command("delete")
 def delete_project(name: ProjectArgument) -> None:
-    """Remove a project that has no workloads. Refused (exit 5) while it has.
+    """Delete a project without workloads. Exit code 5 while it has some.
 
     \b
     berth project delete vision
@@ -229,7 +231,7 @@ def tenant_values(
 def something(command: str, values: dict[str, Any]) -> dict[str, Any]:
     if not values:
         allowed = "--title, --rank, --reclaim-after, --preempt-after"
-        raise BadInput(f"{command}: nothing to change; allowed: {allowed}")
+        raise BadInput(f"{command}: name at least one value: {allowed}")
     return values
 
 

@@ -13,7 +13,7 @@ from berth.cli.quantities import moment
 from berth.cli.text import now, number
 
 usage_app = typer.Typer(
-    no_args_is_help=True, help="Usage: GPU-hours by whom and where, over time, and their cost."
+    no_args_is_help=True, help="Usage: GPU-hours and cost by department, project, user and pool."
 )
 DIMENSIONS = ("department", "project", "user", "pool")
 
@@ -31,9 +31,9 @@ def report(
     by: Annotated[
         str, typer.Option(metavar="LIST", help="Comma-separated dimensions: department, project, user, pool.")
     ] = "department,project",
-    step: Annotated[Step | None, typer.Option(help="Cut the time into these.")] = None,
-    since: Annotated[str, typer.Option(help="From then on: a time, or so long ago, such as 30d.")] = "30d",
-    until: Annotated[str | None, typer.Option(help="Before then.")] = None,
+    step: Annotated[Step | None, typer.Option(help="Length of each period.")] = None,
+    since: Annotated[str, typer.Option(help="Start time: a timestamp, or an age such as 30d.")] = "30d",
+    until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
     time_zone: Annotated[
         str | None, typer.Option(help="Time zone of days and months, for example Europe/Berlin.")
     ] = None,
@@ -41,10 +41,10 @@ def report(
     project: ProjectOption = None,
     user: Annotated[str | None, typer.Option(help="Submitter.")] = None,
     pool: PoolOption = None,
-    csv: Annotated[bool, typer.Option("--csv", help="The same as -o csv.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What was used, up to now: whole hours, exact to the second within them.
+    """Report allocated resource-hours up to now, in whole hours.
 
     \b
     berth usage report --by project --step month --since 180d
@@ -66,10 +66,10 @@ def report(
         found = client.usage.report(**question)
 
     def describe(_: object) -> None:
-        show_list(found.items, _usage_columns(dimensions, step), output, "Nothing was used.")
+        show_list(found.items, _usage_columns(dimensions, step), output, "No usage in this period.")
         if found.items:
             cost = "" if found.total.cost is None else f", cost {found.total.cost:.2f}"
-            print(f"\nAll together {number(round(found.total.gpu_hours, 3))} GPU-hours{cost}")
+            print(f"\nTotal: {number(round(found.total.gpu_hours, 3))} GPU-hours{cost}")
 
     show_one(found, output, describe)
 
@@ -77,7 +77,7 @@ def report(
 def _dimensions(text: str) -> list[str]:
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found or any(word not in DIMENSIONS for word in found):
-        raise BadInput(f"--by: given {text!r}; allowed: {', '.join(DIMENSIONS)}, with commas")
+        raise BadInput(f"--by: given {text!r}; allowed: a comma-separated list of {', '.join(DIMENSIONS)}")
     return found
 
 
@@ -102,7 +102,7 @@ def _piece(at: Any, step: Step) -> str:
 
 
 budget_app = typer.Typer(
-    no_args_is_help=True, help="Budgets: how many GPU-hours a month a department or project means to use."
+    no_args_is_help=True, help="Budgets: planned GPU-hours per month of a department or project."
 )
 Name = OwnerArgument
 OfDepartment = Annotated[bool, typer.Option("--department", help="NAME is a department.")]
@@ -111,7 +111,7 @@ HIGH = 100
 
 @budget_app.command("list")
 def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
-    """Budgets of this month: used, and what it will come to at the pace of the last seven days.
+    """List budgets of this month, with usage and a forecast from the last seven days.
 
     \b
     berth budget list
@@ -124,14 +124,17 @@ def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE
 def set_budget(
     *,
     name: Name,
-    gpu_hours: Annotated[int | None, typer.Argument(metavar="[GPU-HOURS]", help="A month.")] = None,
+    gpu_hours: Annotated[
+        int | None, typer.Argument(metavar="[GPU-HOURS]", help="GPU-hours per month.")
+    ] = None,
     department: OfDepartment = False,
     warn_at: Annotated[
-        str | None, typer.Option(metavar="PERCENTS", help="When to tell, as 50,80,100.")
+        str | None,
+        typer.Option(metavar="PERCENTS", help="Percentages at which to notify, for example 50,80,100."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set a budget, or some of it; the rest stays. It is watched and told of; it stops nobody.
+    """Create a budget, or change one. Budgets send notifications; they do not stop workloads.
 
     \b
     berth budget set vision 2000
@@ -143,7 +146,7 @@ def set_budget(
     if warn_at is not None:
         changes["warn_at"] = _percents(warn_at)
     if not changes:
-        raise BadInput("budget set: nothing to set; allowed: GPU-HOURS, --warn-at")
+        raise BadInput("budget set: name GPU-HOURS or --warn-at")
     kind = _kind(department)
     with connected() as client:
         try:
@@ -157,14 +160,14 @@ def set_budget(
 
 @budget_app.command("delete")
 def delete_budget(*, name: Name, department: OfDepartment = False) -> None:
-    """Remove a budget. What was used stays known.
+    """Delete a budget. Recorded usage is kept.
 
     \b
     berth budget delete vision
     """
     with connected() as client:
         client.budgets.delete(_kind(department), name)
-    print(f"{name} has no budget any more")
+    print(f"Budget of {name} deleted.")
 
 
 def _kind(department: bool) -> Literal["department", "project"]:
@@ -175,7 +178,9 @@ def _percents(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise BadInput(f"--warn-at: given {text!r}; allowed: whole percents, such as 50,80,100") from None
+        raise BadInput(
+            f"--warn-at: given {text!r}; allowed: whole percentages, for example 50,80,100"
+        ) from None
 
 
 def _budget_columns() -> list[Column]:

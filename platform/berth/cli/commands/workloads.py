@@ -33,7 +33,9 @@ EVENTS_SHOWN = 10
 
 @takes(Selection)
 def list_workloads(selection: Selection) -> None:
-    """List workloads: those that have not ended, or --all.
+    """List workloads.
+
+    Workloads that have ended are listed with --all.
 
     \b
     berth list
@@ -52,15 +54,15 @@ def list_workloads(selection: Selection) -> None:
             find, lambda: workload_columns(now()), selection.output, "No workloads.", watch=selection.watch
         )
     if len(found) == selection.limit:
-        print(f"berth: only the first {selection.limit} are shown; see --limit", file=sys.stderr)
+        print(f"berth: only the first {selection.limit} workloads are shown; see --limit", file=sys.stderr)
 
 
 def describe(
     workload: WorkloadArgument,
-    spec: Annotated[bool, typer.Option("--spec", help="Show only the document, as YAML.")] = False,
+    spec: Annotated[bool, typer.Option("--spec", help="Print only the workload document, as YAML.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Tell everything about one workload: state, pods, latest events.
+    """Show one workload with its pods and latest events.
 
     \b
     berth describe vision/train
@@ -90,7 +92,7 @@ def _describe(client: "Client", workload: "Workload") -> None:
 
 def _fields(workload: "Workload") -> list[tuple[str, str]]:
     gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
-    preemptible = "preemptible" if workload.preemptible else "not preemptible"
+    preemptible = "preemptible" if workload.preemptible else "non-preemptible"
     ended: list[tuple[str, Any]] = [
         ("Started", local(workload.started_at) if workload.started_at else ""),
         ("Ended", local(workload.ended_at) if workload.ended_at else ""),
@@ -108,9 +110,9 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("GPUs", gpus),
         ("Pods", f"{workload.pods.running} of {workload.pods.wanted} running"),
         ("Pool", workload.pool or " or ".join(workload.pools)),
-        ("Position", "" if workload.queue_position is None else str(workload.queue_position)),
+        ("Queue position", "" if workload.queue_position is None else str(workload.queue_position)),
         ("Expected start", local(workload.expected_start) if workload.expected_start else ""),
-        ("Submitted", f"{local(workload.submitted_at)} by {workload.submitted_by or 'somebody who left'}"),
+        ("Submitted", f"{local(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
         ("Run", f"{workload.run} ({workload.preemptions} evictions, {workload.restarts} restarts)"),
         ("Labels", pairs(workload.labels)),
@@ -120,13 +122,15 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
 Workloads = Annotated[
     list[str],
     typer.Argument(
-        metavar="WORKLOAD...", help="NAME, PROJECT/NAME or id; several.", autocompletion=workload_names
+        metavar="WORKLOAD...",
+        help="Name, PROJECT/NAME or id of one or several workloads.",
+        autocompletion=workload_names,
     ),
 ]
 
 
 def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """End workloads for good. Their pods get SIGTERM first, and the grace period to end by themselves.
+    """Cancel workloads. Their pods get SIGTERM and the grace period before SIGKILL.
 
     \b
     berth cancel vision/train
@@ -136,7 +140,7 @@ def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
 
 
 def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Stop workloads until they are resumed. They keep nothing but their place in the list.
+    """Suspend workloads: stop their pods until they are resumed.
 
     \b
     berth suspend vision/train
@@ -145,7 +149,7 @@ def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
 
 
 def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Let suspended workloads wait for their turn again.
+    """Resume suspended workloads: put them back into the queue.
 
     \b
     berth resume vision/train
@@ -154,7 +158,7 @@ def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
 
 
 def delete(workloads: Workloads) -> None:
-    """Remove workloads that have ended, with their pods and logs. What happened stays in the events.
+    """Delete workloads that have ended, with their pods and logs. Events are kept.
 
     \b
     berth delete vision/train
@@ -201,7 +205,7 @@ def _told(workload: "Workload", error: Exception) -> ExitCode | None:
 
 
 def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:
-    """Why does it wait? Why was it evicted, and for whom?
+    """Explain why a workload is pending or was evicted.
 
     \b
     berth why vision/train
@@ -235,13 +239,13 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
     _tell_past(why)
     if why.explained_at is not None:
         cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
-        print(f"\nAs seen at {local(why.explained_at)}{cycle}")
+        print(f"\nAs of {local(why.explained_at)}{cycle}")
 
 
 def _tell_past(why: "Explanation") -> None:
     """For what it waited so far, where that changed; and who gave way."""
     if len(why.pending_history) > 1:
-        print_section("Waited")
+        print_section("Pending time by reason")
         for each in why.pending_history:
             told = span(((each.until or now()) - each.since).total_seconds())
             print(f"  {local(each.since)}  {safe(each.reason)} {told}{'' if each.until else ' so far'}")
@@ -263,8 +267,12 @@ def _tell_eviction(eviction: "Eviction") -> None:
 
 def open_port(
     workload: WorkloadArgument,
-    port: Annotated[str | None, typer.Option("--port", "-p", help="Which one; default: the first.")] = None,
-    just_print: Annotated[bool, typer.Option("--print", help="Print the link instead.")] = False,
+    port: Annotated[
+        str | None, typer.Option("--port", "-p", help="Name of the port; default: the first.")
+    ] = None,
+    just_print: Annotated[
+        bool, typer.Option("--print", help="Print the link instead of opening a browser.")
+    ] = False,
 ) -> None:
     """Open a port of a running interactive workload in a browser.
 
@@ -273,7 +281,7 @@ def open_port(
     berth open vision/desk --port tensorboard
     berth open desk --print               for a browser on another machine
 
-    The link works once, within a minute.
+    The link works once and expires after a minute.
     """
     import webbrowser
 
@@ -287,5 +295,5 @@ def open_port(
 def _first(spec: dict[str, object], handle: str) -> str:
     ports = spec.get("ports")
     if not isinstance(ports, list) or not ports:
-        raise typer.BadParameter(f"{handle} names no ports in its document.", param_hint="workload")
+        raise typer.BadParameter(f"{handle} declares no ports.", param_hint="workload")
     return str(ports[0]["name"])

@@ -124,7 +124,7 @@ def pool_columns() -> list[Column]:
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
         Column("GPUS HELD", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
         *_use_columns(),
-        Column("TROUBLE", lambda r: r.pool.last_error or "-", grows=True, spare=True),
+        Column("LAST ERROR", lambda r: r.pool.last_error or "-", grows=True, spare=True),
     ]
 
 
@@ -146,7 +146,7 @@ def workload_columns(at: datetime) -> list[Column]:
         *_use_columns(),
         Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
-        Column("WHY", lambda r: _why(r, at), grows=True, style=_why_style),
+        Column("REASON", lambda r: _why(r, at), grows=True, style=_why_style),
     ]
 
 
