@@ -22,7 +22,7 @@ def kept(admin: Berth, database_url: str, tmp_path: Path) -> Path:
     done = admin("backup", str(file))
     assert done.returncode == 0, done.stderr
     assert "4 projects, 2 workloads, 1 evictions" in done.stdout
-    assert "keys that sign and seal are not in it" in done.stderr
+    assert "does not include the signing and encryption keys" in done.stderr
     return file
 
 
@@ -74,7 +74,7 @@ def test_keys_are_in_it_only_when_asked_for_and_take_no_other_keys_place(
         assert secret not in kept.read_bytes()
 
     fresh = admin("restore", str(with_keys), url=empty_url, home="fresh")
-    assert "put into BERTH_HOME: secret_key, webhook_secret" in fresh.stderr
+    assert "restored to BERTH_HOME: secret_key, webhook_secret" in fresh.stderr
     assert "another than then" not in fresh.stderr
     for name in keys:
         assert (tmp_path / "fresh" / name).read_bytes() == (tmp_path / "home" / name).read_bytes()
@@ -83,7 +83,7 @@ def test_keys_are_in_it_only_when_asked_for_and_take_no_other_keys_place(
     for name in keys:
         (tmp_path / "fresh" / name).write_text("another\n")
     other = admin("restore", str(with_keys), "--force", "--yes", url=empty_url, home="fresh")
-    assert "left as they were in BERTH_HOME: secret_key, webhook_secret" in other.stderr
+    assert "not changed in BERTH_HOME: secret_key, webhook_secret" in other.stderr
     assert "the secret key here is another than then" in other.stderr
     assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
 

@@ -118,7 +118,7 @@ def test_a_home_where_berth_runs_is_left_alone(tmp_path: Path) -> None:
 def test_a_dump_that_breaks_off_half_way_changes_nothing(
     admin: Berth, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """Its checksum fits, so it gets as far as the database: what came through is taken back whole."""
+    """Its checksum fits, so it gets as far as the database: what came through reverted whole."""
     file = tmp_path / "berth.backup"
     assert admin("backup", str(file)).returncode == 0
     assert admin("restore", str(file), url=empty_url).returncode == 0

@@ -111,12 +111,12 @@ def test_the_reference_says_what_the_commands_say() -> None:
 
 
 def test_help_explains_commands_and_topics_and_names_what_it_knows(terminal: Terminal) -> None:
-    assert "255 it cannot be told" in terminal.run("help", "exit-codes").stdout
+    assert "255 on\nerrors" in terminal.run("help", "exit-codes").stdout
     assert "NO_COLOR" in terminal.run("help", "environment").stdout
     assert "berth quota preview -f quotas.yaml" in terminal.run("help", "quota", "preview").stdout
-    unknown = terminal.run("help", "quota", "plane")
+    unknown = terminal.run("help", "quota", "previw")
     assert (unknown.exit_code, unknown.stderr) == (
-        2, "berth: help: given 'quota plane'; allowed: show, set, preview, apply, history, revert\n",
+        2, "berth: unknown command 'quota previw'. Did you mean 'preview'?\n",
     )  # fmt: skip
 
 

@@ -22,13 +22,13 @@ def test_the_only_pool_needs_no_name(monkeypatch) -> None:
     desk = Desk(page([{"name": "local"}]), line(WAITER))
     told = Terminal(monkeypatch).run("queue", desk=desk)
     assert told.exit_code == 0, told.output
-    assert "train" in told.output and "2 more wait" in told.output
+    assert "train" in told.output and "2 more pending workloads" in told.output
     assert desk.asked[1].startswith("GET /api/v1/node-pools/local/queue")
 
 
 def test_of_several_pools_one_must_be_named(monkeypatch) -> None:
     told = Terminal(monkeypatch).run("queue", desk=Desk(page([{"name": "a"}, {"name": "b"}])))
-    assert (told.exit_code, "which pool? allowed: a, b" in told.output) == (2, True)
+    assert (told.exit_code, "name a pool, one of: a, b" in told.output) == (2, True)
 
 
 def test_the_line_is_read_to_its_end(monkeypatch) -> None:

@@ -83,7 +83,7 @@ def test_nothing_found_is_said(terminal: Terminal) -> None:
     desk = Desk(page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), found())
     result = terminal.run("logs", "train", "--grep", "hit", desk=desk)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "No line" in result.stderr
+    assert "No matching" in result.stderr
 
 
 def test_lines_that_match_are_followed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def test_machines_are_listed_with_what_they_are_now(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"state": "draining"}, "box-1 leaves once metal-0 is drained\n"),
-        ({"state": "departed", "node": None}, "box-1 has left\n"),
+        ({"state": "draining"}, "box-1 departs once metal-0 is drained\n"),
+        ({"state": "departed", "node": None}, "box-1 has departed\n"),
     ],
 )
 def test_a_removed_machine_says_how_it_goes(terminal: Terminal, fields: dict[str, Any], said: str) -> None:
@@ -70,7 +70,7 @@ def test_tokens_are_revoked_by_id_or_by_how_they_begin(terminal: Terminal) -> No
         assert desk.asked[-1] == f"DELETE {PATH}/join-tokens/7"
     unknown = terminal.run("machine", "token", "revoke", "metal", "9", desk=Desk(page([token()])))
     assert (unknown.exit_code, unknown.stderr.splitlines()) == (
-        2, ["berth: TOKEN: given '9'; allowed: 7"],
+        2, ["berth: no open token '9'; one of: 7"],
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_it_can_be_asked_for_and_another_port_too(monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_opened_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     none = Terminal(monkeypatch).run("open", "desk", desk=desk())
     assert none.exit_code == 2
-    assert "names no ports in its document" in none.stderr
+    assert "declares no ports" in none.stderr
     found = workload("desk", spec={"ports": [{"name": "lab"}]})
     told = "desk is pending: its ports can only be opened while it is running."
     refusal = problem(409, detail=told, code="conflict")

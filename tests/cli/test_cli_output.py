@@ -119,7 +119,8 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     for part in (
         "vision/train is pending: OverFairShare\n",
         "OverFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
-        "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
+        "Fragmented: In pieces.\n  largest free block 1 GPU\n",
+        "Queue position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    It has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
         "reclaim: vision/train was reclaimed for a 4-GPU workload of project ads\n",
@@ -153,7 +154,7 @@ def test_a_trace_is_played_and_drawn_without_a_server(terminal: Terminal, tmp_pa
     )
     told = terminal.run("trace", str(file), "--plots", str(tmp_path / "plots"))
     assert told.exit_code == 0
-    assert "2 came, 2 completed" in told.stdout
+    assert "2 submitted, 2 completed" in told.stdout
     assert "1 by reclaim" in told.stdout
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {"allocation.svg", "queue.svg"}
     figures = json.loads(terminal.run("trace", str(file), "--json", "--policy", "skip").stdout)

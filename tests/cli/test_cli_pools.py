@@ -132,9 +132,9 @@ def test_a_pool_is_described(terminal: Terminal) -> None:
     failed = {"boot_failures": 5, "boot_failure_limit": 5, "provisioning_stopped": True}
     answers = (pool(last_error="quota: no more", state="failing", **failed), *parts)
     told = terminal.run("pool", "describe", "train", desk=Desk(*answers)).stdout
-    for part in ("3 ready, 1 coming, 0 draining", "biggest gang that fits: 3 x 2 GPUs", "60 an hour now",
-                 "State:      failing, 4 nodes desired", "Trouble:    quota: no more",
-                 "Boots:      5 of 5 failed in a row; no more nodes are ordered"):  # fmt: skip
+    for part in ("3 ready, 1 booting, 0 draining", "3 x 2 GPUs", "60 per hour now",
+                 "State:         failing, 4 nodes desired", "Last error:    quota: no more",
+                 "Boots:         5 of 5 failed in a row; provisioning stopped"):  # fmt: skip
         assert part in told
     whole = json.loads(terminal.run("pool", "describe", "train", "-o", "json", desk=Desk(*answers)).stdout)
     assert (whole["name"], whole["cost"], whole["fragmentation"]) == ("train", cost, pieces)
@@ -244,7 +244,7 @@ def test_what_a_pools_plugins_come_to_is_shown(terminal: Terminal) -> None:
     }  # fmt: skip
     told = {"digest": "ab" * 32, "image": image, "phases": ["apt", "pip"], "script": "#!/bin/sh\ntrue\n"}
     shown = terminal.run("pool", "environment", "train", desk=Desk(httpx.Response(200, json=told)))
-    assert "Indexes:    https://a.test for torch\n" in shown.stdout
+    assert "Indexes:       https://a.test for torch\n" in shown.stdout
     assert "Secrets:    HF_TOKEN\n" in shown.stdout
     bare = terminal.run("pool", "environment", "train", "--script", desk=Desk(httpx.Response(200, json=told)))
     assert bare.stdout == "#!/bin/sh\ntrue\n"
@@ -261,7 +261,7 @@ def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining = {"draining": going("train-3", "train-2")}
-    lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
+    lines = ["  drain train-3: no workloads", "  drain train-2: vision/train (1 pod)"]
     told = terminal.run("pool", "scale", "train", "2", desk=Desk(pool(nodes_desired=2, **draining)))
     assert told.stdout.splitlines() == ["train: active, 2 nodes desired, 2 to 16", *lines]
     monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
@@ -282,7 +282,7 @@ def test_an_edit_that_drains_nodes_names_them_and_asks_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reduced = pool(nodes_desired=2, nodes_max=2, draining=going("train-3", "train-2"))
-    lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
+    lines = ["  drain train-3: no workloads", "  drain train-2: vision/train (1 pod)"]
     words = ("pool", "edit", "train", "--nodes", "1:2")
     preview = "PATCH /api/v1/node-pools/train?dry_run=true"
     desk = Desk(reduced)

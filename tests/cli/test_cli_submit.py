@@ -72,7 +72,7 @@ def test_a_key_given_twice_is_refused(terminal: Terminal) -> None:
 def test_a_file_and_options_that_describe_are_refused_together(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", "--gpu", "1", input="name: a\n")
     assert result.exit_code == 2
-    assert "--file: given together with --gpu" in result.stderr
+    assert "--file and --gpu exclude each other" in result.stderr
 
 
 def test_an_older_manifest_is_sent_as_it_stands(terminal: Terminal) -> None:

@@ -42,7 +42,7 @@ def test_a_first_one_is_created_and_a_second_save_changes_it(terminal: Terminal,
     file.write_text(TEXT)
     saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
     told = terminal.run(*saved, desk=(desk := Desk(NOT_THERE, template())))
-    assert (told.exit_code, told.output) == (0, "vision/nightly saved\n")
+    assert (told.exit_code, told.output) == (0, "Template vision/nightly saved.\n")
     assert desk.requests[1].headers["If-None-Match"] == "*"
     assert json.loads(desk.requests[1].content) == {"text": TEXT, "description": "every night"}
     told = terminal.run(*saved[:5], desk=(desk := Desk(template(7), template(7), template(8))))
@@ -98,10 +98,10 @@ def test_parts_of_a_file_may_be_set_too(terminal: Terminal, tmp_path: Path) -> N
         ),
         (("--template", "vision/nightly", "--set", "roles[7].gpu=1"), "--set: there is no such part"),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a part of a device"),
-        (("--template", "vision/nightly", "--gpu", "1"), "--template: given together with --gpu"),
-        (("--template", "vision/nightly", "-f", "x.yaml"), "--template: given together with --file"),
+        (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu exclude each other"),
+        (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file exclude each other"),
         (("--template", "nightly"), "--project: nothing given; allowed: a project, or PROJECT/nightly"),
-        (("--set", "a=1", "-n", "x", "--", "run"), "--set: given alone"),
+        (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
 )
 def test_what_does_not_fit_is_one_line(terminal: Terminal, arguments: tuple[str, ...], words: str) -> None:

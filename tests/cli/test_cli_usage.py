@@ -37,7 +37,7 @@ def test_a_report_is_read_to_its_last_page_and_added_up(monkeypatch) -> None:
         ["2026-06-01", "vision", "12.50", "3.0", "25.00"],
         ["2026-06-02", "vision", "7.50", "3.0", "15.00"],
     ]
-    assert "All together 20 GPU-hours, cost 40.00" in told.output
+    assert "Total: 20 GPU-hours, cost 40.00" in told.output
     assert "by=project" in desk.asked[0] and "cursor=abc" in desk.asked[1]
 
 
@@ -66,7 +66,7 @@ def test_a_first_budget_is_created_and_a_second_value_changes_it(monkeypatch) ->
 
 def test_a_budget_without_anything_to_set_is_refused(monkeypatch) -> None:
     told = Terminal(monkeypatch).run("budget", "set", "vision")
-    assert (told.exit_code, "nothing to set" in told.output) == (2, True)
+    assert (told.exit_code, "name GPU-HOURS or" in told.output) == (2, True)
 
 
 def test_budgets_are_listed(monkeypatch) -> None:

@@ -108,7 +108,7 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr
-    assert made.stderr.startswith("berth: its share is known after the next scheduling cycle\n")
+    assert made.stderr.startswith("berth: its fair share is computed in the next scheduling cycle\n")
     assert made.stderr.endswith(
         "Warning: The projects of research are promised 4 GPUs, research itself no GPU: "
         "not all of them can have theirs at once.\n"
@@ -120,10 +120,10 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
     told = berth("quota", "show", "vision", "--why", **bob).stdout
-    assert "vision, of the GPUs of research on local" in told
+    assert "vision: GPUs of research on local" in told
     assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in told
     assert berth("quota", "show", "--why", **bob).returncode == 2
-    assert "ads has no quota that you see" in berth("quota", "show", "ads", "--why", **bob).stderr
+    assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr
 
 
 def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
@@ -140,9 +140,11 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     refused = berth("quota", "apply", *words, typed="n\n", **alice)
     assert (refused.returncode, berth("quota", "show", **alice).stdout) == (1, "")
     applied = berth("quota", "apply", *words, "--yes", "--comment", "vision begins", **alice)
-    assert (applied.returncode, applied.stdout[:7]) == (0, "change ")
+    assert (applied.returncode, applied.stdout[:7]) == (0, "Change ")
     change = applied.stdout.split()[1]
-    assert berth("quota", "preview", *words, **alice).returncode == 0, "everything is so already"
+    assert berth("quota", "preview", *words, **alice).returncode == 0, (
+        "no changes: all quotas already have these values"
+    )
     file = tmp_path / "draft.yaml"
     file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
     told = berth("quota", "preview", "-f", str(file), **alice)
@@ -150,7 +152,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     listed = berth("quota", "history", **alice).stdout
     assert "vision on local: new: gpu 4" in listed
     assert "vision begins" in listed
-    assert berth("quota", "revert", change, **alice).stdout.startswith(f"change {change} is taken back by")
+    assert berth("quota", "revert", change, **alice).stdout.startswith(f"Change {change} reverted by")
     assert berth("quota", "revert", change, **alice).returncode == 5
     assert berth("quota", "show", **alice).stdout == ""
 

@@ -63,7 +63,7 @@ def test_a_service_is_listed_described_scaled_and_its_history_told(
     history = json.loads(terminal.run("service", "history", "chat", "-o", "json", desk=desk).stdout)
     assert [one["status"] for one in history] == ["ACTIVE"]
     described = terminal.run("service", "describe", "chat", desk=desk).stdout
-    assert "3 of 3 serve" in described
+    assert "3 of 3 active" in described
     refused = terminal.run("service", "scale-in", "chat", "1", desk=desk)
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "below the initial engines" in refused.stderr

@@ -55,7 +55,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
         return
     for title, text in (*_facts(pool, cost, pieces), *(("Held back", sentence) for sentence in held)):
-        print(f"{title + ':':<12}{safe(text)}")
+        print(f"{title + ':':<15}{safe(text)}")
 
 
 @app.command("create")
@@ -292,7 +292,7 @@ def _environment(told: Any) -> None:
     ]
     for title, text in facts:
         if text:
-            print(f"{title + ':':<12}{safe(text)}")
+            print(f"{title + ':':<15}{safe(text)}")
 
 
 def _index(told: Any) -> str:

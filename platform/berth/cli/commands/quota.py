@@ -294,7 +294,7 @@ def revert(
     """
     with connected() as client:
         made = client.quotas.revert(change)
-    show_one(made, output, lambda _: print(f"change {change} is reverted by change {made.id}"))
+    show_one(made, output, lambda _: print(f"Change {change} reverted by change {made.id}."))
 
 
 def _columns() -> list[Column]:
