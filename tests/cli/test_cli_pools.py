@@ -245,7 +245,7 @@ def test_what_a_pools_plugins_come_to_is_shown(terminal: Terminal) -> None:
     told = {"digest": "ab" * 32, "image": image, "phases": ["apt", "pip"], "script": "#!/bin/sh\ntrue\n"}
     shown = terminal.run("pool", "environment", "train", desk=Desk(httpx.Response(200, json=told)))
     assert "Indexes:       https://a.test for torch\n" in shown.stdout
-    assert "Secrets:    HF_TOKEN\n" in shown.stdout
+    assert "Secrets:       HF_TOKEN\n" in shown.stdout
     bare = terminal.run("pool", "environment", "train", "--script", desk=Desk(httpx.Response(200, json=told)))
     assert bare.stdout == "#!/bin/sh\ntrue\n"
     known = {"name": "mps", "summary": "Shares.", "parameters": {"properties": {"thread_percentage": {}}}}

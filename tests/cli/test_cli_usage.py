@@ -49,7 +49,10 @@ def test_a_report_as_json_holds_what_the_server_said(monkeypatch) -> None:
 def test_an_unknown_dimension_is_refused_before_anything_is_asked(monkeypatch) -> None:
     told = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert told.exit_code == 2
-    assert "--by: given 'node'; allowed: department, project, user, pool" in told.output
+    assert (
+        "--by: given 'node'; allowed: a comma-separated list of department, project, user, pool"
+        in told.output
+    )
 
 
 def test_a_first_budget_is_created_and_a_second_value_changes_it(monkeypatch) -> None:

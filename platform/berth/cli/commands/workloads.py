@@ -227,7 +227,7 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
         if blocker.numbers:
             print(f"  {blocker_numbers(blocker.numbers)}")
     if why.queue_position is not None:
-        print_section(f"Position {why.queue_position}{_where(workload)}")
+        print_section(f"Queue position {why.queue_position}{_where(workload)}")
         for line in why.ordering:
             print(f"  {safe(line)}")
     if line := expected_line(why.expected_start, why.expected_start_reason):
