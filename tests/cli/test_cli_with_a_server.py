@@ -120,7 +120,7 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
     told = berth("quota", "show", "vision", "--why", **bob).stdout
-    assert "vision: GPUs of research on local" in told
+    assert "vision, of the GPUs of research on local" in told
     assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in told
     assert berth("quota", "show", "--why", **bob).returncode == 2
     assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr

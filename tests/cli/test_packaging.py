@@ -40,7 +40,7 @@ def test_base_install_is_the_command_line_and_the_client() -> None:
         "cloudpickle", "httpx", "joblib", "pydantic", "pyyaml", "rich", "typer",
     }  # fmt: skip
     extras = set(PROJECT["optional-dependencies"])
-    assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "dev"}
+    assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "docs", "dev"}
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)

@@ -72,7 +72,9 @@ def draft_of(
     if note is not None:
         draft["comment"] = note
     elif file is not None and "changes" not in draft:
-        raise BadInput(f"{file}: says no `changes`; given {', '.join(map(str, draft))}; allowed: {FILE_FORM}")
+        raise BadInput(
+            f"{file}: says no `changes`; received {', '.join(map(str, draft))}; allowed: {FILE_FORM}"
+        )
     if not draft.get("changes"):
         raise BadInput(f"nothing to change; allowed: -f FILE, --set {SET_FORM}, --remove {REMOVE_FORM}")
     return draft
