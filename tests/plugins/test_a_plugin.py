@@ -235,7 +235,9 @@ def test_a_hook_that_gives_back_what_it_may_not_is_told_so() -> None:
         "decorate": lambda plugins: decorate_all(plugins, print),
     }.items():
         plugin = getattr(Plugin.create("bad"), f"with_{hook}")(lambda *args: ["sudo"])
-        with pytest.raises(HookFailed, match=f"the plugin bad failed in {hook}: gave (list|str)"):
+        with pytest.raises(
+            HookFailed, match=f"the plugin bad failed in {hook}: returned (list|str) instead of "
+        ):
             use([plugin])
 
 

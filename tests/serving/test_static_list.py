@@ -30,7 +30,7 @@ def test_a_file_without_engines_still_names_a_server(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("http://10.0.0.1:80", model="m")
     stage.client.unregister("http://10.0.0.1:80")
-    assert "    server 127.0.0.1:9 down;  # nobody" in stage.path.read_text().splitlines()
+    assert "    server 127.0.0.1:9 down;  # no-engines" in stage.path.read_text().splitlines()
 
 
 def test_another_process_goes_on_from_the_file(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_another_process_goes_on_from_the_file(tmp_path: Path) -> None:
 def test_a_change_that_nginx_was_not_told_of_is_told_again(tmp_path: Path) -> None:
     path, told = tmp_path / "chat.conf", tmp_path / "told"
     failing = StaticList(path, "chat", resolve=resolved, reload=["sh", "-c", "echo no such pid >&2; exit 3"])
-    with pytest.raises(ServingError, match="sh answered 3: no such pid") as caught:
+    with pytest.raises(ServingError, match="sh exited with 3: no such pid") as caught:
         failing.register("http://10.0.0.1:80", model="m")
     assert caught.value.kind is ErrorKind.REFUSED
     working = StaticList(path, "chat", resolve=resolved, reload=["touch", str(told)])
@@ -65,7 +65,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x;}", "1st", "a" * 101])
 def test_an_upstream_has_a_plain_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="no name of an upstream"):
+    with pytest.raises(ValueError, match="is not a valid upstream name"):
         StaticList(tmp_path / "chat.conf", name, resolve=resolved)
 
 
@@ -88,7 +88,7 @@ class Names:
 
     def __call__(self, url: str) -> tuple[str, ...]:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("projects.serving.addresses.is_here", lambda address: False)
+            patched.setattr("projects.serving.addresses.is_local", lambda address: False)
             patched.setattr(
                 "socket.getaddrinfo",
                 lambda *_, **__: [(socket.AF_INET, 1, 6, "", (one, 0)) for one in self.addresses],

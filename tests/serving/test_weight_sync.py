@@ -65,7 +65,7 @@ def test_no_request_of_either_engine_is_lost(pair: tuple[Server, Server]) -> Non
     seed, added = pair
     asked = requests(seed, 4) + requests(added, 6)
     carried(seed, added)
-    assert [future.result().fine for future in asked] == [True] * 10
+    assert [future.result().is_success for future in asked] == [True] * 10
     assert added.engine.model.served == 6
     assert not [path for path, _ in seed.engine.asked if path in {"/pause_generation", "/flush_cache"}]
 
@@ -113,7 +113,7 @@ def test_whatever_fails_the_engine_goes_on_and_claims_nothing(
     if step != "/update_weight_version":  # there the answer alone is wrong: it was done
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
-    assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).fine
+    assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).is_success
     assert ADAPTER.weight_version(seed.address) == "7"
 
 

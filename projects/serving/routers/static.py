@@ -26,7 +26,7 @@ from projects.serving.base import ErrorKind, ServingError, Worker
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 LINE = re.compile(r"    server (?P<server>\S+?)(?P<down> down)?;  # (?P<address>\S+)")
-NO_SERVER = "    server 127.0.0.1:9 down;  # nobody"  # nginx refuses an upstream without a server
+NO_SERVER = "    server 127.0.0.1:9 down;  # no-engines"  # nginx refuses an upstream without a server
 UNRESOLVED = "127.0.0.1:9"
 RELOAD_SECONDS = 30.0
 Resolve = Callable[[str], tuple[str, ...]]
@@ -52,7 +52,7 @@ class StaticList:
         if not NAME.fullmatch(upstream):
             raise ValueError(f"{upstream!r} is not a valid upstream name")
         self.path, self.upstream, self.resolve, self.reload = path, upstream, resolve, tuple(reload)
-        self._reload_pending = path.with_name(f".{path.name}.untold")
+        self._reload_pending = path.with_name(f".{path.name}.reload-pending")
 
     def register(self, engine: str, *, model: str) -> None:
         with self._transaction() as listed:
@@ -73,19 +73,19 @@ class StaticList:
             listed[engine] = Listed(self._server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Without engines whose name leads elsewhere by now: they have to be registered again."""
+        """Return the listed engines, without those whose name now resolves to another address."""
         listed = self._read()
         return tuple(
             Worker(one, listed[one].healthy) for one in sorted(listed) if self._is_current(one, listed)
         )
 
     def running_requests(self, engine: str) -> int | None:
-        """A file does not know."""
+        """Return None: a file does not count requests."""
         return None
 
     @contextmanager
     def _transaction(self) -> Iterator[dict[str, Listed]]:
-        """One at a time, whichever process it is in."""
+        """Lock the file against other processes, and write and reload it if the yielded dict changes."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
@@ -115,7 +115,7 @@ class StaticList:
         return {
             match["address"]: Listed(match["server"], match["down"] is None)
             for match in matches
-            if match["address"] != "nobody"
+            if "://" in match["address"]
         }
 
     def _server(self, engine: str, listed: Mapping[str, Listed]) -> str:
