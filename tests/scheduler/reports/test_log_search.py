@@ -88,16 +88,16 @@ def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pyte
     monkeypatch.setattr(log_search, "PIECE", 8)
     log = Log(b"abcd\nwanted\nabcd\nwanted")
     ticks = iter(range(100))
-    first = search(log.read, "nodes_desired", seconds=2, clock=lambda: next(ticks))
+    first = search(log.read, "wanted", seconds=2, clock=lambda: next(ticks))
     assert (first.whole, first.searched_bytes, first.following) == (False, 16, Place(12, 3))
-    second = search(log.read, "nodes_desired", start=first.following)
+    second = search(log.read, "wanted", start=first.following)
     assert first.matches + second.matches == 2
     assert [line.at.line for line in second.lines] == [4]
 
 
 def test_nothing_is_found_across_a_hole() -> None:
     log = Log(b"begin\nwan" + b"-" * 100 + b"ted\nwanted\n", hole=(9, 109))
-    found = search(log.read, "nodes_desired")
+    found = search(log.read, "wanted")
     assert [line.at.offset for line in found.lines] == [113]
 
 
