@@ -17,8 +17,8 @@ from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_o
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
 COLUMNS: tuple[Column[Waits], ...] = (
     Column(
-        "queue_position",
-        "Queue queue_position",
+        "position",
+        "Queue position",
         lambda row: row[0].queue_position if row[2] else None,
         order="queue_position",
         number=True,
@@ -48,9 +48,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
-        found = list_query(
-            request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="queue_position"
-        )
+        found = list_query(request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="position")
         if file := exported(request, found):
             return file
     context = {

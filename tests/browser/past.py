@@ -38,6 +38,6 @@ def _hour(at: Any, pool: Any, project: Any, person: str, gpus: float) -> UsageHo
     return UsageHour(
         hour=at, pool_id=pool.pk, pool_name=pool.name, department_id=project.department_id,
         department_name=project.department.name, project_id=project.pk, project_name=project.name,
-        person=person, gpu_milli_seconds=round(gpus * 3_600_000),
+        user_name=person, gpu_milli_seconds=round(gpus * 3_600_000),
         cpu_milli_seconds=round(gpus * 8 * 3_600_000), memory_mib_seconds=round(gpus * 32 * 1024 * 3600),
     )  # fmt: skip

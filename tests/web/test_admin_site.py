@@ -252,7 +252,7 @@ def test_what_a_service_refuses_is_told_and_nothing_is_stored(desk: Client, busy
         "weight_memory": "1",
     }  # fmt: skip
     answer = desk.post(reverse("admin:projects_quota_change", args=[quota.pk]), values, follow=True)
-    assert "above its own limit" in answer.content.decode()
+    assert "exceeds its own limit" in answer.content.decode()
     quota.refresh_from_db()
     assert quota.gpu_milli == 2000
 

@@ -116,7 +116,7 @@ def test_a_draft_over_two_pools_is_previewed_and_applied_whole(
     assert "Impact on the next cycle" in text
     assert 'aria-label="On spot"' in text
     assert gpus()["vision", "local"] == 2000, "looking changes nothing"
-    applied = bob.post(ANSWER, {**sent(cells), "do": "apply", "note": "both grow"}).json()
+    applied = bob.post(ANSWER, {**sent(cells), "do": "apply", "comment": "both grow"}).json()
     assert applied["applied"] == "3 quotas saved."
     assert gpus() == {
         ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
@@ -197,13 +197,13 @@ def test_batch_may_expire_at_a_time_in_the_readers_zone(cast: Cast, spot: NodePo
         ("gpu", "-1", "0 to"),
         ("gpu", "", "0 to 1000000000"),
         ("gpu", "none", "0 to 1000000000"),
-        ("gpu", "0.0001", "has too many decimals"),
+        ("gpu", "0.0001", "Has too many decimals"),
         ("limit_gpu", "1", "at most 1"),
         ("weight", "", "0 to 1000000"),
         ("rank", "5000", "-1000 to 1000"),
         ("rank", "1.5", "Is not a rank"),
         ("over_quota", "maybe", "true, false"),
-        ("memory_mib", "1.5", "has too many decimals"),
+        ("memory_mib", "1.5", "Has too many decimals"),
     ],
 )
 def test_every_fault_names_its_cell_and_what_is_allowed(

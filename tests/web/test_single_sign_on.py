@@ -126,7 +126,7 @@ def test_an_account_with_a_password_is_not_taken_over(provider: Provider, name: 
     client = Client()
     answer = signed_in(client)
     assert (answer.status_code, who(client), Identity.objects.count()) == (403, None, 0)
-    assert "exists already" in answer.content.decode()
+    assert "already exists" in answer.content.decode()
 
 
 def test_another_person_of_a_name_that_was_met_before_stays_out(provider: Provider) -> None:
@@ -222,5 +222,5 @@ def test_user_name_taken_at_the_same_moment_is_refused_with_the_reason(
     monkeypatch.setattr(User, "save", another_was_faster)
     answer = signed_in(Client())
     assert answer.status_code == 403
-    assert "An account with the user name hedy exists already" in answer.content.decode()
+    assert "An account with the user name hedy already exists" in answer.content.decode()
     assert not Identity.objects.exists()

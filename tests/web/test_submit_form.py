@@ -209,10 +209,10 @@ def dave(cast: Cast, sign_in: Any) -> Client:
         ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; received 4; allowed: at most 2"),
         ("name: worker", "name: My Role", "roles[0].name", "is not a name; received 'My Role'; allowed: 1"),
         ("name: fine", "name: Not Fine", "name", "is not a name; received 'Not Fine'; allowed: 1 to 63"),
-        ("name: fine", "name: taken", "name", "is taken; received 'taken'; allowed: a name that no live"),
-        ("project: vision", "project: ads", "project", "none of that name; received 'ads'"),
-        ("pools: [local]", "pools: [moon]", "pools", "none of that name; received 'moon'; allowed: local"),
-        ("command: sleep 1", "", "command", "nothing to run; allowed: a line for the shell"),
+        ("name: fine", "name: taken", "name", "is already in use; received 'taken'; allowed: a name that"),
+        ("project: vision", "project: ads", "project", "does not exist; received 'ads'; allowed: the name"),
+        ("pools: [local]", "pools: [moon]", "pools", "does not exist; received 'moon'; allowed: local"),
+        ("command: sleep 1", "", "command", "is required for role worker; allowed: a shell command"),
     ],
 )
 def test_a_fault_stands_beside_its_field_and_with_its_line(

@@ -110,7 +110,7 @@ def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in
     [
         ({"gpu_hours": "0"}, "greater than or equal to 1"),
         ({"gpu_hours": "9", "warn_at": "soon"}, "whole percentages"),
-        ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percents"),
+        ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percentages"),
     ],
 )
 def test_what_cannot_be_a_budget_is_told_beside_its_field(sign_in, values: dict, said: str) -> None:

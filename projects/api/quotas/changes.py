@@ -94,12 +94,12 @@ def presented(acting: Acting, rows: Sequence[QuotaChange]) -> list[Any]:
     reverted_by = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in rows]).values_list("reverts", "pk")
     )
-    lapses = {row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in rows])}
-    return [_answer(row, seen, reverted_by.get(row.pk), lapses.get(row.pk)) for row in rows]
+    expiries = {row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in rows])}
+    return [_answer(row, seen, reverted_by.get(row.pk), expiries.get(row.pk)) for row in rows]
 
 
 def _answer(
-    row: QuotaChange, seen: selectors.Scope, reverted_by: int | None, lapse: QuotaExpiry | None
+    row: QuotaChange, seen: selectors.Scope, reverted_by: int | None, expiry: QuotaExpiry | None
 ) -> QuotaChangeAnswer:
     shown = [entry for entry in row.written if seen.holds(entry.get("project_id"), entry["department_id"])]
     return QuotaChangeAnswer(
@@ -109,8 +109,8 @@ def _answer(
         comment=row.comment,
         reverts=row.reverts,
         reverted_by=reverted_by,
-        expires_at=lapse.due_at if lapse else None,
-        expired=lapse.outcome if lapse and lapse.done_at else None,
+        expires_at=expiry.due_at if expiry else None,
+        expired=expiry.outcome if expiry and expiry.done_at else None,
         quotas=[ChangedQuota(**{name: entry[name] for name in ChangedQuota.model_fields}) for entry in shown],
         hidden=len(row.written) - len(shown),
     )

@@ -24,7 +24,7 @@ def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
     if now < at <= now + MAX_LIFETIME:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
-    return [Problem("expires_at", "is not a time to come", shown(at.isoformat()), allowed)]
+    return [Problem("expires_at", "is not a future time", shown(at.isoformat()), allowed)]
 
 
 def revert_expired(now: datetime) -> int:

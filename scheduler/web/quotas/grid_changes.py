@@ -38,8 +38,8 @@ def submit(request: Request) -> HttpResponse:
     typed: Sequence[Typed] = ()
     try:
         typed = read_typed(request.acting, request.POST.get("draft", ""))
-        note = request.POST.get("note", "").replace("\x00", "")[:500].strip()
-        draft = Draft(changes_of(typed), note, _expiry(request))
+        comment = request.POST.get("comment", "").replace("\x00", "")[:500].strip()
+        draft = Draft(changes_of(typed), comment, _expiry(request))
         if stale := _overtaken(request.acting, typed):
             return JsonResponse({"theirs": stale, "latest": latest()}, status=412)
         if request.POST.get("do") != "apply":

@@ -40,7 +40,7 @@ class Told:
     quotas: list[Entry]
     hidden: int
     reverted_by: int | None
-    lapse: QuotaExpiry | None
+    expiry: QuotaExpiry | None
     may_undo: bool
 
     @property
@@ -62,7 +62,7 @@ COLUMNS: tuple[Column[Told], ...] = (
     Column("actor", "User", lambda row: row.change.actor, order="actor"),
     Column("what", "Changes", lambda row: row.in_words),
     Column("comment", "Comment", lambda row: row.change.comment, order="comment"),
-    Column("expires", "Expires", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
+    Column("expires", "Expires", lambda row: row.expiry.due_at if row.expiry else None, in_file=True),
     Column("reverted", "Reverted by No.", lambda row: row.reverted_by, in_file=True),
 )
 
@@ -74,7 +74,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for word in asked_of(request.GET, "")["search"].split():
         named = audit(acting).filter(object_name__icontains=word, change_id__isnull=False)
         rows = rows.filter(
-            Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(note__icontains=word)
+            Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
         )
     found = list_query(
         request, COLUMNS, rows, lambda some: told(acting, some), file_name="quota-changes", default="-at",
@@ -126,7 +126,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
     undone = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
     )
-    lapses = {
+    expiries = {
         row.change_id: row for row in QuotaExpiry.objects.filter(change__in=[row.pk for row in changes])
     }
     mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
@@ -143,7 +143,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
                 quotas=[_entry(each) for each in shown],
                 hidden=len(row.written) - len(shown),
                 reverted_by=undone.get(row.pk),
-                lapse=lapses.get(row.pk),
+                expiry=expiries.get(row.pk),
                 may_undo=settable and row.pk not in undone,
             )
         )

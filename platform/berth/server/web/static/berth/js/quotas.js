@@ -245,7 +245,7 @@
     learn(told.theirs);
     draft.clear();
     past = []; future = [];
-    form.elements.note.value = form.elements.until.value = "";
+    form.elements.comment.value = form.elements.until.value = "";
     document.getElementById("grid-answer").replaceChildren();
     for (const td of table.querySelectorAll("td.changed")) paint(td);
     document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: told.applied } }));
