@@ -18,7 +18,7 @@ WITH_EFFECTS = {
 # The simulator reads scenarios and traces from files and measures its own time; the engines get values.
 ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
 # Libraries that only compute. A workload document is checked by its types before anything else sees it.
-ALLOWED_LIBRARIES = {"numpy", "pydantic", "yaml"}
+ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "yaml"}
 ALLOWED_WORDS = {"pydantic", "pydantic_core"}
 
 

@@ -132,7 +132,7 @@ def test_the_dashboards_cover_cluster_waiting_fairness_pools_and_services() -> N
 def test_the_documentation_lists_exactly_what_is_told(told: dict[str, set[str]]) -> None:
     """With its labels, in the table of that chapter."""
     text = (ROOT / "docs" / "operations.md").read_text()
-    chapter = text.split("### What Prometheus is told")[1].split("\n## ")[0]
+    chapter = text.split("### Metrics")[1].split("\n## ")[0]
     listed: dict[str, set[str]] = {}
     for line in chapter.splitlines():
         if not line.startswith("| `berth_"):

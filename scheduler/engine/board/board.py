@@ -31,17 +31,8 @@ class Trial:
     """
 
     __slots__ = (
-        "board",
-        "evictions",
-        "gang",
-        "kind",
-        "message",
-        "numbers",
-        "reason",
-        "retry",
-        "start",
-        "waits",
-    )
+        "board", "evictions", "gang", "kind", "message", "numbers", "reason", "retry", "start", "waits",
+    )  # fmt: skip
 
     def __init__(self, board: "Board", gang: Gang, otherwise: Reason | None) -> None:
         self.board, self.gang, self.reason = board, gang, otherwise
