@@ -139,7 +139,10 @@ class SubmitFlags:
     ] = None
     deadline: Annotated[Text, _option("Timestamp at which to stop.", "--deadline", metavar="MOMENT")] = None
     idle_timeout: Annotated[
-        Text, _option("Stop after its GPUs were idle for this long.", "--idle-timeout", metavar="TIME")
+        Text,
+        _option(
+            "End after this long without log output or visits to its ports.", "--idle-timeout", metavar="TIME"
+        ),
     ] = None
     grace: Annotated[
         Text, _option("Grace period between SIGTERM and SIGKILL.", "--grace", metavar="TIME")

@@ -73,7 +73,7 @@ roles:
 kind: interactive
 command: sleep 8h
 max_runtime: 28800     # seconds
-idle_timeout: 3600     # ends after its GPUs were idle this long
+idle_timeout: 3600     # ends after this long without log output or visits to its ports
 roles:
   - name: session
     replicas: 1
