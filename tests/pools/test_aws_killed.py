@@ -142,7 +142,7 @@ def test_fewer_than_asked_for_are_kept_and_the_rest_is_asked_for(place: Ec2Place
     stage.reconcile()
     assert len(stage.states()) == 2
     told = ScalingEvent.objects.get(kind="provision")
-    assert told.reason.startswith("2 of 3 nodes came: InsufficientInstanceCapacity")
+    assert told.reason.startswith("provider returned 2 of 3 nodes: InsufficientInstanceCapacity")
     assert stage.errors() == ["capacity"]
     place.front.capacity["on-demand"] = None
     stage.settle()

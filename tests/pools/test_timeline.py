@@ -88,4 +88,4 @@ def test_a_node_whose_history_is_gone_is_counted_as_what_it_is(stage: Stage) -> 
 def test_bounds_that_change_the_size_are_told(stage: Stage) -> None:
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
     told = stage.pool.scaling_events.get()
-    assert (told.before, told.after, told.reason) == (0, 2, "bounds set by tests")
+    assert (told.before, told.after, told.reason) == (0, 2, "limits changed by tests")
