@@ -101,6 +101,6 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
 
 
 def sides(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The queues of who gave way and of whom it was for, as far as the reader may see them."""
+    """Return the queues of the victim and of the preemptor that the reader may see, with titles."""
     parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

@@ -109,7 +109,7 @@ def _machines(scene: Scene) -> None:
     make.scaling(
         train,
         "autoscale",
-        "8 GPUs wait, 0 of them fit on what is free",
+        "8 GPU slots queued: 1 node on top of 3 ready",
         at=make.ago(seconds=50),
         before=3,
         after=4,
@@ -222,10 +222,10 @@ def _waiting(scene: Scene) -> None:
             "cycle": 812,
             "expected_start": (make.ago(minutes=-25)).isoformat(),
             "ordering": [
-                "beyond quota after it, so behind whatever fits within quota",
-                "rank 0 of research, rank 0 of speech",
-                "dominant share 1.5 counting this workload",
-                "priority 80, submitted 6 minutes ago",
+                "speech: over its quota",
+                "rank 0",
+                "within its fair share",
+                "dominant share 0.500, 1.500 with this workload",
             ],
             "blockers": [
                 {
@@ -270,7 +270,7 @@ def _waiting(scene: Scene) -> None:
             "policy-sweep",
             4,
             "OverFairShare",
-            "robotics holds 0.75 of its fair share of 2 GPUs; 4.75 is too much.",
+            "Would put robotics over its quota and fair share (2 GPUs): 0.75 allocated, 4 requested.",
         ),
     ):
         scene.workloads[name] = make.workload(
@@ -327,7 +327,7 @@ def _history(scene: Scene) -> None:
         preemptions=1,
         run=1,
         reason="Backoff",
-        message="It gave way 11 minutes ago and holds back until its backoff ends.",
+        message="Can start again in 120 s, after 1 eviction.",
         first_started_at=make.ago(minutes=80),
         started_at=make.ago(minutes=80),
         backoff_until=make.ago(minutes=-2),
@@ -338,7 +338,7 @@ def _history(scene: Scene) -> None:
             "blockers": [
                 {
                     "reason": "Backoff",
-                    "message": "It was stopped once and may start again in 120 s.",
+                    "message": "Can start again in 120 s, after 1 eviction.",
                     "numbers": {"seconds": 120, "preemptions": 1},
                 }
             ],
@@ -349,8 +349,8 @@ def _history(scene: Scene) -> None:
     scene.workloads["detr-long"] = victim
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
     make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
-    make.event(victim, "stopping", "Gives way to ads/ctr-nightly.", at=make.ago(minutes=12))
-    make.event(victim, "pending", "Back in the queue after its checkpoint.", at=make.ago(minutes=11))
+    make.event(victim, "stopping", "Reclaimed for ads/ctr-nightly.", at=make.ago(minutes=12))
+    make.event(victim, "pending", "Requeued after its checkpoint.", at=make.ago(minutes=11))
     make.eviction(
         scene.workloads["vit-baseline"],
         scene.workloads["diffusion-xl"],
@@ -369,7 +369,7 @@ def _history(scene: Scene) -> None:
         entire_workload=False,
         gpu_milli=2000,
         lost_gpu_seconds=0,
-        rule="Growth beyond the gang's minimum goes first: 2 replicas.",
+        rule="Scaled down to its minimum first: 2 replicas.",
     )
     scene.eviction = make.eviction(
         victim,

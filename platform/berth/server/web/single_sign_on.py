@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 NEXT = "berth_next"
 UNREACHABLE = "The provider of single sign-on cannot be reached. Try again in a moment."
 REFUSED = "The provider did not vouch for you: {why}"
-NOT_TRUE = "What the provider answered does not fit what was asked. Sign in again from the start."
+NOT_TRUE = "The provider's answer does not match the sign-in request. Sign in again."
 PATIENCE = 10
 
 
