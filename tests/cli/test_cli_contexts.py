@@ -37,7 +37,10 @@ def test_one_is_chosen_renamed_to_a_project_and_forgotten(terminal: Terminal, tm
     assert terminal.run("context", "delete", "local").exit_code == 0
     assert read_contexts(file) == Contexts("", {"prod": PROD})
     unknown = terminal.run("context", "use", "local")
-    assert (unknown.exit_code, unknown.stderr) == (2, "berth: context: given 'local'; allowed: prod\n")
+    assert (unknown.exit_code, unknown.stderr) == (
+        2,
+        "berth: context: does not exist; received 'local'; allowed: prod\n",
+    )
     assert terminal.run("context", "delete", "local").exit_code == 2
 
 
@@ -47,6 +50,6 @@ def test_a_context_for_one_command_is_forgotten_after_it(terminal: Terminal, tmp
     kept(tmp_path)
     unknown = terminal.run("--context", "nowhere", "logout")
     assert unknown.exit_code == 2
-    assert "given 'nowhere'; allowed: prod, local" in unknown.stderr
+    assert "context: does not exist; received 'nowhere'; allowed: prod, local" in unknown.stderr
     assert "BERTH_CONTEXT" not in os.environ
     assert terminal.run("context", "list").exit_code == 0

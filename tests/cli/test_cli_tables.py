@@ -111,7 +111,7 @@ def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away
     ]
     data = terminal.run("list", "--watch", "-o", "json", desk=desk)
     assert (data.exit_code, data.stderr) == (
-        2, "berth: --watch: given together with --output json; allowed: table, wide\n",
+        2, "berth: --watch excludes --output json; allowed: table, wide\n",
     )  # fmt: skip
 
 

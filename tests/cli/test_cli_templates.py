@@ -96,11 +96,14 @@ def test_parts_of_a_file_may_be_set_too(terminal: Terminal, tmp_path: Path) -> N
             ("--template", "vision/nightly", "--set", "gpu"),
             "--set: is not a setting; received 'gpu'; allowed:",
         ),
-        (("--template", "vision/nightly", "--set", "roles[7].gpu=1"), "--set: there is no such part"),
+        (
+            ("--template", "vision/nightly", "--set", "roles[7].gpu=1"),
+            "--set: the document has no such part: ",
+        ),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a part of a device"),
         (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu exclude each other"),
         (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file exclude each other"),
-        (("--template", "nightly"), "--project: nothing given; allowed: a project, or PROJECT/nightly"),
+        (("--template", "nightly"), "--project: missing; allowed: a project, or PROJECT/nightly"),
         (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
 )

@@ -29,7 +29,7 @@ def test_a_department_a_project_and_its_people_are_made_changed_and_removed(
         assert told.returncode == 0, told.stderr
         return told.stdout
 
-    assert done("department", "create", "bio", "--title", "Biology", "--rank", "3") == "bio made\n"
+    assert done("department", "create", "bio", "--title", "Biology", "--rank", "3") == "bio created\n"
     assert done("project", "create", "cells", "--department", "bio") == "Project cells created in bio.\n"
     assert done("project", "edit", "cells", "--preempt-after", "10m", "--rank", "2") == "cells changed\n"
     stored = json.loads(done("project", "describe", "cells", "-o", "json"))

@@ -50,8 +50,8 @@ def test_an_unknown_dimension_is_refused_before_anything_is_asked(monkeypatch) -
     told = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert told.exit_code == 2
     assert (
-        "--by: given 'node'; allowed: a comma-separated list of department, project, user, pool"
-        in told.output
+        "--by: is not a list of dimensions; received 'node';"
+        " allowed: a comma-separated list of department, project, user, pool" in told.output
     )
 
 

@@ -120,7 +120,7 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
     told = berth("quota", "show", "vision", "--why", **bob).stdout
-    assert "vision, of the GPUs of research on local" in told
+    assert "vision: GPUs of research on local" in told
     assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in told
     assert berth("quota", "show", "--why", **bob).returncode == 2
     assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr
@@ -162,13 +162,16 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     [
         ([], "nothing to change"),
         (["--set", "research/vision.gpu=4"], "allowed: DEPARTMENT/PROJECT:POOL.KEY=VALUE"),
-        (["--set", "product/vision:local.gpu=4"], "vision belongs to research; allowed: research/vision"),
+        (
+            ["--set", "product/vision:local.gpu=4"],
+            "vision belongs to research; received 'product/vision:local.gpu=4'; allowed: research/vision",
+        ),
         (
             ["--set", "research/vision:local.gpu=many"],
             "changes[0].set.gpu: is not an amount; received 'many'",
         ),
         (["--set", "research/visoin:local.gpu=1"], "Did you mean `vision`?"),
-        (["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"], "given twice"),
+        (["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"], "set twice"),
         (["--remove", "research/vision"], "allowed: DEPARTMENT/PROJECT:POOL"),
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],

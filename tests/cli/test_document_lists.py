@@ -75,6 +75,6 @@ def test_a_draft_of_quotas_without_changes_is_told_what_it_says_instead(
     told = terminal.run("quota", "preview", "-f", str(file))
     assert told.exit_code == 255
     assert told.stderr == (
-        f"berth: {file}: says no `changes`; received change, note;"
+        f"berth: {file}: `changes` is missing; received change, note;"
         " allowed: changes: [{project: NAME, pool: POOL, set: {gpu: 8}}]\n"
     )

@@ -45,7 +45,7 @@ async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
         asked.append(by)
         return seen(row("\x1b[31mevil"), row("other", phase="pending"))
 
-    app = ClusterTop(looked, title="here", every=3600, sort=Sort.HELD)
+    app = ClusterTop(looked, title="here", every=3600, sort=Sort.ALLOCATED)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -56,7 +56,7 @@ async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
         assert text_of(app, "nodes")[0][3:5] == ["4/8", "-"], "what was not measured is a dash"
         await pilot.press("s")
         await app.workers.wait_for_complete()
-        assert asked == [Sort.HELD, Sort.USED]
+        assert asked == [Sort.ALLOCATED, Sort.USED]
 
 
 async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None:
@@ -68,7 +68,7 @@ async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None
             raise found
         return found
 
-    app = ClusterTop(looked, title="here", every=3600, sort=Sort.HELD)
+    app = ClusterTop(looked, title="here", every=3600, sort=Sort.ALLOCATED)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("r")
@@ -80,7 +80,7 @@ async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None
 
 def test_the_line_above_adds_it_all_up() -> None:
     told = headline(seen(row("a"), row("b", phase="pending"), row("c", phase="suspended")))
-    assert told == "4 of 8 GPUs held (50%), 25 % busy; workloads: 1 running, 1 waiting"
+    assert told == "4 of 8 GPUs allocated (50%), 25 % busy; workloads: 1 running, 1 pending"
 
 
 def test_whoever_uses_most_comes_first_and_equals_by_name() -> None:

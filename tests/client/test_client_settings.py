@@ -85,7 +85,9 @@ def test_of_several_servers_the_present_one_is_meant_unless_another_is_named(tmp
     write_contexts(file, Contexts("here", {"there": THERE, "here": here}))
     assert load_settings({}, file) == here
     assert load_settings({"BERTH_CONTEXT": "there"}, file) == THERE
-    with pytest.raises(BadSettings, match="context: given 'nowhere'; allowed: there, here"):
+    with pytest.raises(
+        BadSettings, match="context: does not exist; received 'nowhere'; allowed: there, here"
+    ):
         load_settings({"BERTH_CONTEXT": "nowhere"}, file)
     other = {"BERTH_CONTEXT": "there", "BERTH_URL": here.address}
     assert load_settings(other, file).token == "", "a token goes to its own server only"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.arguments import connected
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, invalid
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -19,7 +19,7 @@ def from_files(files: Iterable[str]) -> Named:
 
 
 def from_template(reference: str, project: str | None, name: str | None) -> Named:
-    """The document that it begins, in its project; `name` is the new workload's."""
+    """Return the document of a template; `name` replaces its name."""
     with connected() as client:
         found = client.templates.get(*place_of(client, reference, project))
     renamed = {"name": name} if name else {}
@@ -27,16 +27,16 @@ def from_template(reference: str, project: str | None, name: str | None) -> Name
 
 
 def place_of(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """PROJECT/NAME, or NAME in the project that was said, or in the one that is the usual one here."""
+    """Return project and name from PROJECT/NAME, or NAME in `project` or the default project."""
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
-        raise BadInput(f"--project: nothing given; allowed: a project, or PROJECT/{name}")
+        raise BadInput(f"--project: missing; allowed: a project, or PROJECT/{name}")
     return place, name
 
 
 def with_settings(documents: Named, settings: Iterable[str]) -> Named:
-    """Each with the parts that were set; `roles[0].gpu=2` is read as YAML."""
+    """Return the documents with `settings` applied, such as `roles[0].gpu=2`; values are YAML."""
     from berth.core.errors import Invalid
     from berth.documents.values import assigned, setting
 
@@ -47,7 +47,7 @@ def with_settings(documents: Named, settings: Iterable[str]) -> Named:
     except Invalid as error:
         raise BadInput("\n".join(f"--{problem}" for problem in error.problems)) from None
     except KeyError as missing:
-        raise BadInput(f"--set: there is no such part: {missing}; allowed: parts of the document") from None
+        raise BadInput(f"--set: the document has no such part: {missing}") from None
     return documents
 
 
@@ -62,19 +62,18 @@ Place = tuple[str, str, str]  # "project" or "department", its name, the pool
 def draft_of(
     client: "Client", file: str | None, sets: Iterable[str], removes: Iterable[str], note: str | None
 ) -> dict[str, Any]:
-    """The document that preview and apply take. The server judges its values."""
+    """Return the document that preview and apply take. The server validates its values."""
     draft: dict[str, Any] = _from_file(file) if file is not None else {"changes": []}
     words = list(sets), list(removes)
     if any(words):
         if file is not None:
-            raise BadInput("give either -f FILE or --set and --remove")
+            raise BadInput("-f FILE excludes --set and --remove")
         draft["changes"] = _from_words(client, *words)
     if note is not None:
         draft["comment"] = note
     elif file is not None and "changes" not in draft:
-        raise BadInput(
-            f"{file}: says no `changes`; received {', '.join(map(str, draft))}; allowed: {FILE_FORM}"
-        )
+        keys = ", ".join(map(str, draft))
+        raise BadInput(f"{file}: `changes` is missing; received {keys}; allowed: {FILE_FORM}")
     if not draft.get("changes"):
         raise BadInput(f"nothing to change; allowed: -f FILE, --set {SET_FORM}, --remove {REMOVE_FORM}")
     return draft
@@ -85,7 +84,7 @@ def _from_file(file: str) -> dict[str, Any]:
 
     found = [document for _, document in read_documents(file)]
     if len(found) != 1:
-        raise BadInput(f"{file}: holds {len(found)} documents; allowed: one, with `changes`")
+        raise BadInput(f"{file}: contains {len(found)} documents; allowed: one, with `changes`")
     return dict(found[0])
 
 
@@ -96,7 +95,7 @@ def _from_words(client: "Client", sets: list[str], removes: list[str]) -> list[d
         left, sign, value = text.partition("=")
         place, key = _place(text, left, departments, keyed=True)
         if not sign or not key:
-            raise BadInput(f"--set: given {text!r}; allowed: {SET_FORM}")
+            raise invalid("--set", "is not a quota change", text, SET_FORM)
         _put(changes.setdefault(place, {}), key.split("."), _value(value), text)
     named: list[tuple[Place, dict[str, Any]]] = [
         (place, {"set": values}) for place, values in changes.items()
@@ -104,7 +103,7 @@ def _from_words(client: "Client", sets: list[str], removes: list[str]) -> list[d
     for text in removes:
         place, _ = _place(text, text, departments, keyed=False)
         if place in changes:
-            raise BadInput(f"--remove: {text} is set, too; allowed: one of both")
+            raise BadInput(f"--remove: {text} is also set; allowed: either --set or --remove of one quota")
         named.append((place, {"remove": True}))
     return [{kind: name, "pool": pool, **what} for (kind, name, pool), what in named]
 
@@ -114,13 +113,14 @@ def _place(text: str, left: str, departments: Mapping[str, str], *, keyed: bool)
     pool, _, key = rest.partition(".") if keyed else (rest, "", "")
     if not (owner and colon and pool):
         option, form = ("--set", SET_FORM) if keyed else ("--remove", REMOVE_FORM)
-        raise BadInput(f"{option}: given {text!r}; allowed: {form}")
+        raise invalid(option, "does not name a quota", text, form)
     department, slash, project = owner.partition("/")
     if not slash:
         return ("department", department, pool), key
     if departments.get(project, department) != department:
         where = departments[project]
-        raise BadInput(f"given {text!r}: {project} belongs to {where}; allowed: {where}/{project}")
+        option = "--set" if keyed else "--remove"
+        raise invalid(option, f"{project} belongs to {where}", text, f"{where}/{project}")
     return ("project", project, pool), key
 
 
@@ -129,14 +129,14 @@ def _put(values: dict[str, Any], path: list[str], value: Any, text: str) -> None
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise BadInput(f"--set: {text!r} sets a part of what is set as a whole already")
+            raise BadInput(f"--set: {text!r} sets a part of a key that is also set as a whole")
     if last in values:
-        raise BadInput(f"--set: {'.'.join(path)} is given twice; the second time in {text!r}")
+        raise BadInput(f"--set: {'.'.join(path)} is set twice, the second time in {text!r}")
     values[last] = value
 
 
 def _value(text: str) -> Any:
-    """A number where it is one; `unlimited`, `yes`, `no`; the server judges the rest."""
+    """Return a number, `unlimited`, `yes`, `no`, or the text, which the server validates."""
     if text in WORDS:
         return WORDS[text]
     try:

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from berth.core.problems import Problem, shown
+
 if TYPE_CHECKING:
     from berth.client.models.workloads import Workload
 
@@ -84,6 +86,11 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 class BadInput(Exception):
     """Invalid input from the command line or a file; the text names the allowed values."""
+
+
+def invalid(option: str, message: str, value: object, allowed: str) -> BadInput:
+    """Return the error for an invalid value, worded like the problems of the REST API."""
+    return BadInput(str(Problem(option, message, shown(value), allowed)))
 
 
 def unknown(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:

@@ -82,11 +82,11 @@ def print_impact(impact: "QuotaImpact") -> None:
         print(f"Warning: {safe(warned.get('message', ''))}")
     _section("Fair shares, in GPUs", map(_share, filter(_moves_gpus, impact.shares)))
     _section("Would start", map(_start, impact.starts))
-    _section("Would not start any more", map(_start, impact.no_longer_starting))
-    _section("Would give way", (line for gone in impact.evictions for line in _eviction(gone)))
-    _section("Would wait for another reason", map(_reason, impact.reasons))
-    if told := _hidden(impact.hidden):
-        print(f"\nOf work that you may not see: {told}")
+    _section("Would no longer start", map(_start, impact.no_longer_starting))
+    _section("Would be evicted", (line for gone in impact.evictions for line in _eviction(gone)))
+    _section("Pending reason would change", map(_reason, impact.reasons))
+    if message := _hidden(impact.hidden):
+        print(f"\nWorkloads that are not visible to you: {message}")
 
 
 def quota_line(quota: Mapping[str, Any]) -> str:
@@ -154,7 +154,7 @@ def _reason(entry: Mapping[str, Any]) -> str:
 
 
 def _hidden(hidden: Mapping[str, Any]) -> str:
-    words = (("starts", "start"), ("no_longer_starting", "start less", "starts less"),
+    words = (("starts", "start"), ("no_longer_starting", "lost start", "lost starts"),
              ("evictions", "eviction"), ("shares", "changed fair share"),
              ("reasons", "changed reason"))  # fmt: skip
     return ", ".join(counted(hidden[key], *word) for key, *word in words if hidden.get(key))
@@ -167,6 +167,6 @@ def print_shares(stories: Iterable["ShareTrace"]) -> None:
     for told in stories:
         for chapter in told.trace:
             of = chapter.queue if chapter.queue == told.pool else f"{chapter.queue} on {told.pool}"
-            print_section(safe(f"{chapter.name}, of the {UNITS[chapter.resource]} of {of}"))
+            print_section(safe(f"{chapter.name}: {UNITS[chapter.resource]} of {of}"))
             for line in chapter.explanation:
                 print(f"  {safe(line)}")

@@ -247,7 +247,7 @@ def listing(
     from berth.cli.following import watched
 
     if output.is_data:
-        raise BadInput(f"--watch: given together with --output {output}; allowed: table, wide")
+        raise BadInput(f"--watch excludes --output {output}; allowed: table, wide")
     watched(lambda: table_of(find(), columns(), output, room()))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, invalid
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import amount, amount_or_text, mapping
 
@@ -18,7 +18,7 @@ Text = str | None
 
 @dataclass(frozen=True)
 class PoolValues:
-    """The server judges all values; here they only get their types."""
+    """Options of `berth pool create` and `edit`. The server validates their values."""
 
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
@@ -157,7 +157,7 @@ def nodes_of(text: str) -> int | list[int] | dict[str, int]:
             return int(text)
     except ValueError:
         pass
-    raise BadInput(f"--nodes: given {text!r}; allowed: {NOTATIONS}")
+    raise invalid("--nodes", "is not a number of nodes", text, NOTATIONS)
 
 
 def _settings(entries: Iterable[str]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _settings(entries: Iterable[str]) -> dict[str, Any]:
         try:
             found[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise BadInput(f"--set {key}: given {text!r}; allowed: a value as in YAML") from None
+            raise invalid(f"--set {key}", "is not YAML", text, "a YAML value") from None
     return found
 
 
@@ -180,7 +180,7 @@ def _mib(text: str) -> int:
     try:
         return mebibytes(amount_or_text(text))
     except PydanticCustomError:
-        raise BadInput(f"--memory: given {text!r}; allowed: {MEMORY_ALLOWED}") from None
+        raise invalid("--memory", "is not an amount of memory", text, MEMORY_ALLOWED) from None
 
 
 def _from_file(file: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _from_file(file: str) -> dict[str, Any]:
 
     found = [document for _, document in read_documents(file)]
     if len(found) != 1:
-        raise BadInput(f"{file}: expected one pool, found {len(found)} documents")
+        raise BadInput(f"{file}: contains {len(found)} documents; allowed: one pool")
     return dict(found[0])
 
 
@@ -196,12 +196,12 @@ PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
 
 
 def plugins_of(entries: Iterable[str]) -> list[dict[str, Any]]:
-    """In the order given; whether there is such a plugin is for the server to say."""
+    """Parse plugins, in order. The server checks that they exist."""
     return [_plugin(entry) for entry in entries]
 
 
 def index_of(text: str) -> dict[str, Any]:
-    """URL=numpy,scipy; an address may itself hold a =, the names may not hold a slash."""
+    """Parse URL=numpy,scipy. A URL may contain "="; package names may not contain "/"."""
     url, equals, names = text.rpartition("=")
     if not equals or "/" in names or "?" in url:
         return {"url": text, "packages": []}
@@ -214,7 +214,7 @@ def _plugin(entry: str) -> dict[str, Any]:
     for part in said.split(",") if colon else ():
         key, equals, text = part.partition("=")
         if not equals or not key.strip() or key.strip() in parameters:
-            raise BadInput(f"--plugin: given {entry!r}; allowed: {PLUGIN_ALLOWED}")
+            raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED)
         parameters[key.strip()] = _value(entry, text.strip())
     return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
 
@@ -231,7 +231,7 @@ def _value(entry: str, text: str) -> Any:
         read = yaml.safe_load(text)
         return text if isinstance(read, float) else read  # 12.8 is a release, and so is 12.10
     except yaml.YAMLError:
-        raise BadInput(f"--plugin: given {entry!r}; allowed: {PLUGIN_ALLOWED}") from None
+        raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
 
 
 KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
@@ -248,6 +248,6 @@ def _budget(entry: str) -> dict[str, Any]:
     for part in ENTRY.split(entry.strip()):
         key, equals, value = part.partition("=")
         if not equals or key not in KEYS or key in found:
-            raise BadInput(f"--budget: given {entry!r}; allowed: {ALLOWED}")
+            raise invalid("--budget", "is not a budget", entry, ALLOWED)
         found[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
     return found

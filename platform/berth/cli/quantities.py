@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, invalid
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
@@ -14,33 +14,32 @@ def seconds(option: str, text: str) -> int:
     """90, 45s, 30m, 2h, 7d."""
     match = DURATION.fullmatch(text)
     if match is None:
-        raise BadInput(
-            f"{option}: given {text!r}; allowed: seconds, or a duration such as 45s, 30m, 2h or 7d"
-        )
+        allowed = "seconds, or a duration such as 45s, 30m, 2h or 7d"
+        raise invalid(option, "is not a duration", text, allowed)
     return int(match[1]) * SECONDS[match[2]]
 
 
 def moment(option: str, text: str, now: datetime) -> str:
-    """A time as it was given, or, for a duration, so long ago."""
+    """Return the timestamp in ISO format; a duration counts back from `now`."""
     if DURATION.fullmatch(text) and not text.isdigit():
         return (now - timedelta(seconds=seconds(option, text))).isoformat()
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or an age such as 2h"
-        raise BadInput(f"{option}: given {text!r}; allowed: {allowed}") from None
+        raise invalid(option, "is not a time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 
 
 def to_come(option: str, text: str, now: datetime) -> str:
-    """A time as it was given, or, for a duration, so long from now."""
+    """Return the timestamp in ISO format; a duration counts forward from `now`."""
     if DURATION.fullmatch(text) and not text.isdigit():
         return (now + timedelta(seconds=seconds(option, text))).isoformat()
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         allowed = "a timestamp such as 2026-01-31T09:00, or a duration such as 3d"
-        raise BadInput(f"{option}: given {text!r}; allowed: {allowed}") from None
+        raise invalid(option, "is not a time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
 
 
@@ -49,7 +48,7 @@ def amount(option: str, text: str) -> int | float:
     try:
         value = float(text)
     except ValueError:
-        raise BadInput(f"{option}: given {text!r}; allowed: a number") from None
+        raise invalid(option, "is not a number", text, "a number") from None
     return int(value) if value.is_integer() else value
 
 
@@ -67,14 +66,14 @@ def amount_or_unlimited(option: str, text: str) -> int | float | None:
 
 
 def mapping(option: str, entries: Iterable[str]) -> dict[str, str]:
-    """KEY=VALUE entries; a key twice is a mistake, not a choice."""
+    """Parse KEY=VALUE entries; raise BadInput if a key occurs twice."""
     found: dict[str, str] = {}
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
-            raise BadInput(f"{option}: given {entry!r}; allowed: KEY=VALUE")
+            raise invalid(option, "is not KEY=VALUE", entry, "KEY=VALUE")
         if key in found:
-            raise BadInput(f"{option}: {key} is given twice")
+            raise BadInput(f"{option}: {key} is set twice")
         found[key] = value
     return found
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from berth.core.problems import Problem, shown
+
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 KEYS = ("address", "token", "project")
 FIRST = "default"
@@ -41,7 +43,8 @@ class Contexts:
     def chosen(self, name: str = "") -> Settings:
         """Of that name, else the present one; nothing special when there is none."""
         if name and name not in self.known:
-            raise BadSettings(f"context: given {name!r}; allowed: {', '.join(self.known) or 'there is none'}")
+            allowed = ", ".join(self.known) or "none exists"
+            raise BadSettings(str(Problem("context", "does not exist", shown(name), allowed)))
         return self.known.get(name or self.current, Settings())
 
     def with_one(self, name: str, settings: Settings) -> "Contexts":
@@ -125,7 +128,8 @@ def checked_address(address: str) -> str:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise BadSettings(f"address: {error}; given {address!r}") from None
+        raise BadSettings(str(Problem("address", str(error), shown(address)))) from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
-        raise BadSettings(f"address: given {address!r}; allowed: http://HOST[:PORT] or https://HOST[:PORT]")
+        allowed = "http://HOST[:PORT] or https://HOST[:PORT]"
+        raise BadSettings(str(Problem("address", "is not an address", shown(address), allowed)))
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -98,7 +98,7 @@ def list_users(
     search: Annotated[str | None, typer.Option(help="Text in the name or mail address.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List user_app with a role in what you administer.
+    """List users with a role in the projects and departments that you administer.
 
     To grant a role to another user, give the exact user name to: berth member add.
 

@@ -176,7 +176,7 @@ def list_machines(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Machines of a pool: free, used, draining, or silent.
+    """List the machines of a pool.
 
     \b
     berth machine list metal

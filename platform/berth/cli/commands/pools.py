@@ -33,6 +33,7 @@ BOUNDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}  #
 @app.command("list")
 def list_pools(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
     """List node pools.
+
     \b
     berth pool list --watch
     """
@@ -54,7 +55,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     if output.is_data:
         show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
         return
-    for title, text in (*_facts(pool, cost, pieces), *(("Held back", sentence) for sentence in held)):
+    for title, text in (*_facts(pool, cost, pieces), *(("Blocked", sentence) for sentence in held)):
         print(f"{title + ':':<15}{safe(text)}")
 
 

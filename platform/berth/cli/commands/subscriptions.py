@@ -40,7 +40,7 @@ def create(
     project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
-    minutes: Annotated[int, typer.Option(min=1, help="Waiting longer than this is events.")] = 60,
+    minutes: Annotated[int, typer.Option(min=1, help="Pending time in minutes after which to notify.")] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Subscribe to events of your own workloads, or of a project, department or platform.
@@ -119,7 +119,7 @@ def _delivery_columns() -> list[Column]:
 def _columns() -> list[Column]:
     return [
         Column("ID", lambda s: str(s.id), right=True),
-        Column("OF", lambda s: s.scope),
+        Column("SCOPE", lambda s: s.scope),
         Column("EVENTS", lambda s: ",".join(s.events)),
         Column("PENDING MIN", lambda s: str(s.pending_minutes), right=True, wide=True),
         Column("TO", lambda s: s.to, grows=True),

@@ -35,7 +35,7 @@ def list_templates(project: OfProject = None, output: OutputOption = Output.TABL
 
 @app.command("show")
 def show(template: Reference, project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
-    """Its document as it is kept; -o json or yaml tells everything description it.
+    """Print the document of a template. Use -o json or yaml for all fields.
 
     \b
     berth template show vision/nightly > nightly.yaml

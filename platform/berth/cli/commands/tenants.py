@@ -39,7 +39,7 @@ DepartmentArgument = Annotated[
 
 @department_app.command("list")
 def list_departments(output: OutputOption = Output.TABLE) -> None:
-    """Departments that you see.
+    """List the departments that you can see.
 
     \b
     berth department list
@@ -51,7 +51,7 @@ def list_departments(output: OutputOption = Output.TABLE) -> None:
 
 @department_app.command("describe")
 def describe_department(name: DepartmentArgument, output: OutputOption = Output.TABLE) -> None:
-    """One department: its projects, and who has a role in it.
+    """Show one department with its projects and members.
 
     \b
     berth department describe research
@@ -75,7 +75,7 @@ def create_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a department. It may expect nothing until it has a quota.
+    """Create a department. It has no guaranteed resources until it has a quota.
 
     \b
     berth department create research --title "Research" --rank 10
@@ -84,7 +84,7 @@ def create_department(
     values = tenant_values(title, rank, reclaim_after, preempt_after)
     with connected() as client:
         made = client.departments.create(name, **values)
-    show_one(made, output, lambda one: print(f"{one.name} made"))
+    show_one(made, output, lambda one: print(f"{one.name} created"))
 
 
 @department_app.command("edit")
@@ -97,7 +97,7 @@ def edit_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change the named values.
+    """Change values of a department.
 
     \b
     berth department edit research --rank 20 --reclaim-after 10m
@@ -187,7 +187,7 @@ def edit_project(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change the named values.
+    """Change values of a project.
 
     \b
     berth project edit vision --rank 5 --preempt-after default

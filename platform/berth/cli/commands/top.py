@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import PoolOption, ProjectOption, connected, service_names
-from berth.cli.exits import BadInput
+from berth.cli.exits import invalid
 from berth.cli.output import Output, OutputOption, print_items, print_section, show_data
 from berth.cli.text import safe
 
@@ -18,23 +18,27 @@ def top(
     *,
     pool: PoolOption = None,
     project: ProjectOption = None,
-    sort: Annotated[str, typer.Option(help="Workloads by held, used, age or name.")] = "held",
+    sort: Annotated[
+        str, typer.Option(help="Order of workloads: allocated, used, age or name.")
+    ] = "allocated",
     service: Annotated[
         str,
         typer.Option(
-            "--service", "-s", metavar="SERVICE", help="One service instead.", autocompletion=service_names
+            "--service",
+            "-s",
+            metavar="SERVICE",
+            help="Only this service.",
+            autocompletion=service_names,
         ),
     ] = "",
-    url: Annotated[
-        str, typer.Option(metavar="URL", help="The address of a service or its autoscaler instead.")
-    ] = "",
-    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print what is to be seen now, and end.")] = False,
+    url: Annotated[str, typer.Option(metavar="URL", help="Address of a service or its autoscaler.")] = "",
+    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Refresh interval in seconds.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the current values and exit.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Who holds what, and how much of it is used: pools, nodes, workloads. q quits, r refreshes, s sorts.
+    """Show allocated and used resources of pools, nodes and workloads. Keys: q quits, r refreshes, s sorts.
 
-    With --service: what its autoscaler sees, decides and does. What was not measured is a dash.
+    With --service, show the metrics, decisions and history of its autoscaler. Unknown values are a dash.
 
     \b
     berth top
@@ -49,12 +53,12 @@ def top(
     from berth.cli.top.cluster import Sort, look
 
     if sort not in list(Sort):
-        raise BadInput(f"--sort: given {sort!r}; allowed: {', '.join(Sort)}")
+        raise invalid("--sort", "is not a column to sort by", sort, ", ".join(Sort))
     with connected() as client:
         if once:
             _print(look(client, pool, project, Sort(sort)), output)
             return
-        look(client, pool, project, Sort(sort))  # what cannot be seen at all is told in one line
+        look(client, pool, project, Sort(sort))  # report an error before the screen opens
         from berth.cli.top.cluster_app import ClusterTop
 
         ClusterTop(
@@ -100,5 +104,5 @@ def _service(service: str, url: str, every: float, once: Output | None) -> None:
             return
         from berth.cli.top.app import Top
 
-        eye.look()  # what cannot be seen at all is told in one line, not on a screen
+        eye.look()  # report an error before the screen opens, not on a screen
         Top(eye.look, title=f"{what.service} on {eye.settings.address}", every=every).run()

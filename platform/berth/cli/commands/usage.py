@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, connected
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, invalid
 from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
 from berth.cli.quantities import moment
 from berth.cli.text import now, number
@@ -39,7 +39,7 @@ def report(
     ] = None,
     department: DepartmentOption = None,
     project: ProjectOption = None,
-    user: Annotated[str | None, typer.Option(help="Submitter.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only workloads submitted by this user.")] = None,
     pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
     output: OutputOption = Output.TABLE,
@@ -77,7 +77,8 @@ def report(
 def _dimensions(text: str) -> list[str]:
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found or any(word not in DIMENSIONS for word in found):
-        raise BadInput(f"--by: given {text!r}; allowed: a comma-separated list of {', '.join(DIMENSIONS)}")
+        allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
+        raise invalid("--by", "is not a list of dimensions", text, allowed)
     return found
 
 
@@ -178,9 +179,8 @@ def _percents(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise BadInput(
-            f"--warn-at: given {text!r}; allowed: whole percentages, for example 50,80,100"
-        ) from None
+        allowed = "whole percentages, for example 50,80,100"
+        raise invalid("--warn-at", "is not a list of percentages", text, allowed) from None
 
 
 def _budget_columns() -> list[Column]:

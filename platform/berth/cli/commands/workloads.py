@@ -22,6 +22,7 @@ from berth.cli.output import (
     show_one,
 )
 from berth.cli.text import local, now, number, pairs, plain, safe, span
+from berth.core.words import counted
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -93,6 +94,7 @@ def _describe(client: "Client", workload: "Workload") -> None:
 def _fields(workload: "Workload") -> list[tuple[str, str]]:
     gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
     preemptible = "preemptible" if workload.preemptible else "non-preemptible"
+    evictions, restarts = counted(workload.preemptions, "eviction"), counted(workload.restarts, "restart")
     ended: list[tuple[str, Any]] = [
         ("Started", local(workload.started_at) if workload.started_at else ""),
         ("Ended", local(workload.ended_at) if workload.ended_at else ""),
@@ -114,7 +116,7 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Expected start", local(workload.expected_start) if workload.expected_start else ""),
         ("Submitted", f"{local(workload.submitted_at)} by {workload.submitted_by or 'a deleted user'}"),
         *ended,
-        ("Run", f"{workload.run} ({workload.preemptions} evictions, {workload.restarts} restarts)"),
+        ("Run", f"{workload.run} ({evictions}, {restarts})"),
         ("Labels", pairs(workload.labels)),
     ]
 
@@ -170,7 +172,7 @@ def delete(workloads: Workloads) -> None:
 
 
 def _each(references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]) -> None:
-    """All names are looked up before the first is acted on. Who is refused is named, and holds up nobody."""
+    """Look up all workloads, then act on each. One refusal does not stop the rest."""
     refused: list[ExitCode] = []
     with connected() as client:
         found = [client.workloads.find(reference) for reference in references]
@@ -193,7 +195,7 @@ def _each(references: list[str], output: Output, act: Callable[["Client", "Workl
 
 
 def _told(workload: "Workload", error: Exception) -> ExitCode | None:
-    """Of one among several; nothing where it is not about this one."""
+    """Print the refusal of one of several workloads; return None for other errors."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     told = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
@@ -243,7 +245,7 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
 
 
 def _tell_past(why: "Explanation") -> None:
-    """For what it waited so far, where that changed; and who gave way."""
+    """Print earlier pending reasons and the evictions."""
     if len(why.pending_history) > 1:
         print_section("Pending time by reason")
         for each in why.pending_history:

@@ -23,7 +23,7 @@ IDLE_STYLE = "yellow"
 
 
 class Sort(StrEnum):
-    HELD = "held"
+    ALLOCATED = "allocated"
     USED = "used"
     AGE = "age"
     NAME = "name"
@@ -111,10 +111,10 @@ def headline(sight: ClusterSight) -> str:
     held = sight.now.allocated.gpu
     share = f" ({held / there:.0%})" if there else ""
     measured = "" if sight.now.gpu_busy_percent is None else f", {busy(sight.now)} busy"
-    more = ", and more than is shown" if sight.more else ""
+    more = ", more not shown" if sight.more else ""
     return (
-        f"{number(held)} of {number(there)} GPUs held{share}{measured}; "
-        f"workloads: {running} running, {waiting} waiting{more}"
+        f"{number(held)} of {number(there)} GPUs allocated{share}{measured}; "
+        f"workloads: {running} running, {waiting} pending{more}"
     )
 
 
@@ -122,7 +122,7 @@ def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
-        Column("GPUS HELD", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
         *_use_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", grows=True, spare=True),
     ]
@@ -133,7 +133,7 @@ def node_columns() -> list[Column]:
         Column("NODE", lambda r: r.node.name),
         Column("POOL", lambda r: r.node.pool, spare=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
-        Column("GPUS HELD", lambda r: _of(_held(r.node), r.node.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _of(_held(r.node), r.node.capacity.gpu), right=True),
         *_use_columns(),
     ]
 
@@ -142,7 +142,7 @@ def workload_columns(at: datetime) -> list[Column]:
     return [
         Column("WORKLOAD", lambda r: r.workload.handle),
         Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
-        Column("GPUS HELD", lambda r: _of(r.workload.gpus.now, r.workload.gpus.requested), right=True),
+        Column("GPUS", lambda r: _of(r.workload.gpus.now, r.workload.gpus.requested), right=True),
         *_use_columns(),
         Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
@@ -151,7 +151,7 @@ def workload_columns(at: datetime) -> list[Column]:
 
 
 def busy(use: "Use | None") -> str:
-    """How much of the time the GPUs held were busy, as far as that was measured."""
+    """Return the utilization of the allocated GPUs in percent, or a dash if it was not measured."""
     return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f} %"
 
 
@@ -165,7 +165,7 @@ def _use_columns() -> Iterable[Column]:
 
 
 def _used(use: "Use | None", name: str, unit: int) -> str:
-    """Used of held; a dash for what was not measured."""
+    """Return used of allocated; a dash for values that were not measured."""
     if use is None:
         return "-"
     used, held = getattr(use.used, name), getattr(use.allocated, name)
@@ -183,7 +183,7 @@ def _of(part: float | None, whole: float | None) -> str:
 
 def _why(row: WorkloadRow, at: datetime) -> str:
     if row.idle_since is not None:
-        return f"its GPUs are idle for {age(row.idle_since, at)}"
+        return f"GPUs idle for {age(row.idle_since, at)}"
     return ": ".join(part for part in (row.workload.reason, row.workload.message) if part)
 
 
@@ -195,7 +195,7 @@ def _key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
     """A total order: the handle decides where numbers are equal."""
     workload, use = row.workload, row.use
     first = {
-        Sort.HELD: -workload.gpus.now,
+        Sort.ALLOCATED: -workload.gpus.now,
         Sort.USED: -((use.used.gpu if use else None) or 0),
         Sort.AGE: workload.submitted_at.timestamp() if workload.submitted_at else 0.0,
         Sort.NAME: 0.0,

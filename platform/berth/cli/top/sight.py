@@ -42,13 +42,15 @@ def watched(service: str, url: str) -> Watched:
     """`url`: a server's address, or all of a service's, with or without `/autoscaler`, which names it too."""
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
-        raise BadSettings(f"{url} is no address: http://HOST[:PORT][{ROOT}NAME/autoscaler]")
+        raise BadSettings(
+            f"--url: is not an address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
+        )
     before, found, after = parts.path.partition(ROOT)
     named = after.strip("/").removesuffix("/autoscaler") if found else ""
     if named and service and named != service:
         raise BadSettings(f"--url names the service {named}, --service names {service}")
     if not (service or named):
-        raise BadSettings("say which service: --service NAME")
+        raise BadSettings("--service: missing; allowed: the name of a service")
     address = f"{parts.scheme}://{parts.netloc}{before.rstrip('/')}" if url else ""
     return Watched(service or named, address)
 
