@@ -38,7 +38,7 @@ class BudgetValues(Body):
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
     warn_at: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
-        default=[80, 100], description="Percent used at which somebody is told."
+        default=[80, 100], description="Percentages of the budget at which subscribers are notified."
     )
 
 
@@ -76,7 +76,7 @@ class OneBudget(ApiView):
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @operation("One budget, and how it stands", answer=BudgetAnswer)
+    @operation("Budget with its usage and forecast", answer=BudgetAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         budget = self._present(self.owner(name))

@@ -21,7 +21,7 @@ from scheduler.reports.explanations.workload import explain, how_shares_come_abo
 class WaitedAnswer(Answer):
     reason: str
     since: datetime
-    until: datetime | None = Field(description="Null: it waits for this now.")
+    until: datetime | None = Field(description="Null for the present reason.")
 
 
 class ExplanationAnswer(Answer):
@@ -29,7 +29,9 @@ class ExplanationAnswer(Answer):
     reason: str
     message: str
     queue_position: int | None
-    ordering: list[str] = Field(description="What its place in line was decided by, first to last.")
+    ordering: list[str] = Field(
+        description="Sort keys that decided the queue position, most significant first."
+    )
     expected_start: datetime | None
     expected_start_reason: str = Field(description="What the estimate rests on, or why there is none.")
     blockers: list[BlockerAnswer]
@@ -40,7 +42,7 @@ class ExplanationAnswer(Answer):
     explained_at: datetime | None
     cycle: int | None
     pending_history: list[WaitedAnswer] = Field(
-        description="For what it waited last, one reason after another, in earlier waits too."
+        description="Reasons for which the workload was pending, oldest first, earlier runs included."
     )
 
 

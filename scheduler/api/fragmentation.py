@@ -22,7 +22,7 @@ class FragmentationAnswer(Answer):
 
     nodes: int
     free_gpus: int
-    free_in_parts: float | None = Field(description="Of devices that are held in part.")
+    free_in_parts: float | None = Field(description="Free GPUs on partially allocated devices.")
     levels: list[LevelAnswer]
 
 

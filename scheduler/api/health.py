@@ -54,7 +54,7 @@ class HealthAnswer(Answer):
 
 
 class Health(ApiView):
-    @operation("Who leads, the last cycle, and whether the laws hold", answer=HealthAnswer)
+    @operation("Leader, last cycle and invariants of the scheduler", answer=HealthAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         self.require("administer")

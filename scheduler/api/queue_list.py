@@ -24,30 +24,32 @@ FIRST = Order("line", ("queue_position", "id"), annotated={"queue_position": Int
 
 class WaiterAnswer(Answer):
     queue_position: int | None = Field(
-        description="Among everybody's work; null: no cycle has looked at it yet."
+        description="Among all pending workloads of the pool; null until a cycle has seen it."
     )
     workload: UUID
     name: str
     project: str
     department: str
     priority: int
-    gpus: float = Field(description="What its gang asks for at its minimum.")
+    gpus: float = Field(description="GPUs requested at the minimum number of replicas.")
     submitted_at: datetime
     reason: str
     message: str
-    ordering: list[str] = Field(description="What its place in line was decided by, first to last.")
+    ordering: list[str] = Field(
+        description="Sort keys that decided the queue position, most significant first."
+    )
     expected_start: datetime | None
 
 
 class LineAnswer(Answer):
-    workloads: int = Field(description="That wait here, also those that you do not see.")
+    workloads: int = Field(description="Pending workloads of the pool, including those not visible to you.")
     gpus: float
     items: list[WaiterAnswer]
     next: str | None
 
 
 class LineOfPool(PoolDoor):
-    @operation("Who waits in this pool, first in line first", query=ListQuery, answer=LineAnswer)
+    @operation("Pending workloads of a pool in queue order", query=ListQuery, answer=LineAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         pool = self.found(name)

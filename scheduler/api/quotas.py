@@ -44,7 +44,7 @@ class StartChange(Answer):
     workload: str
     pool: str
     gpus: float
-    at_once: bool = Field(description="False: as soon as what stands there has stopped.")
+    at_once: bool = Field(description="False: the workload starts once evicted workloads have stopped.")
 
 
 class ReasonChange(Answer):

@@ -64,7 +64,7 @@ class OfPodAnswer(Answer):
 
 class WorkloadUseAnswer(Answer):
     workload: str
-    idle_since: datetime | None = Field(description="It holds GPUs and has not used them for long.")
+    idle_since: datetime | None = Field(description="Since when the allocated GPUs have been idle.")
     now: UseAnswer
     pods: list[OfPodAnswer]
     step: int = Field(description="Seconds from one point to the next.")
@@ -116,7 +116,7 @@ class ClusterUseAnswer(Answer):
 
 
 class OfWorkload(ApiView):
-    @operation("What it uses of what it holds", query=OfWorkloadQuery, answer=WorkloadUseAnswer)
+    @operation("Allocated and used resources of a workload", query=OfWorkloadQuery, answer=WorkloadUseAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query, now = parse_query(request, OfWorkloadQuery), timezone.now()
         workload = selectors.find_workload(self.acting, workload_id)

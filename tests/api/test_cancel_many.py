@@ -16,7 +16,7 @@ def test_each_is_answered_for_itself(cast: Cast, dave: Caller) -> None:
     assert told["cancelled"] == [str(mine.pk)]
     refused = {each["id"]: each["reason"] for each in told["refused"]}
     assert set(refused) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
-    assert "ended already" in refused[str(ended.pk)]
+    assert "has already ended" in refused[str(ended.pk)]
     assert refused[str(hidden.pk)] == "There is no workload with that id."
     assert Workload.objects.get(name="carols").phase == "pending"
 

@@ -242,7 +242,7 @@ FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
     ),
     ("node-pools", "names", lambda item: item["name"], (*("local metal unused",) * 6, "")),
     ("nodes", "names", lambda item: item["name"], (*("local-0",) * 6, "")),
-    ("use/nodes", "names", lambda item: item["node"], (*("local-0",) * 6, "")),
+    ("utilization/nodes", "names", lambda item: item["node"], (*("local-0",) * 6, "")),
     (
         "tokens", "names", lambda item: item["name"],
         ("test admin read write",) * 3 + ("secret test admin read write",) + ("test admin read write",) * 3,

@@ -34,11 +34,16 @@ def test_every_role_sees_what_is_free_and_an_account_without_one_sees_no_machine
     seen = erin.get("nodes/local-0").json()
     assert (seen["free"], seen["address"], seen["instance_id"]) == (pool["free"], None, None)
     assert alice.get("nodes/local-0").json()["address"] == "10.0.0.9"
-    for path in ("node-pools", "nodes", "use/nodes", "use/workloads"):
+    for path in ("node-pools", "nodes", "utilization/nodes", "utilization/workloads"):
         assert frank.get(path).json()["items"] == [], path
     use = frank.get("utilization").json()
     assert (use["pools"], use["now"]["pods"]) == ([], 0)
-    for path in ("node-pools/local", "node-pools/local/queue", "nodes/local-0/utilization", "use?pool=local"):
+    for path in (
+        "node-pools/local",
+        "node-pools/local/queue",
+        "nodes/local-0/utilization",
+        "utilization?pool=local",
+    ):
         hidden, missing = frank.get(path), frank.get(path.replace("local-0", "x").replace("local", "x"))
         assert (hidden.status_code, missing.status_code) == (404, 404), path
         texts = [answer.json()["detail"] for answer in (hidden, missing)]

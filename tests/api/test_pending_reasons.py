@@ -58,7 +58,7 @@ def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle
     answer = dave.get(f"workloads/{impossible}").json()
     assert (answer["phase"], answer["reason"]) == ("pending", "Unschedulable")
     explanation = explained(dave, impossible)
-    assert explanation["position"] is None
+    assert explanation["queue_position"] is None
     assert explanation["blockers"][0]["message"].startswith(sentence)
     assert dave.get("node-pools/small/queue").json()["items"] == []
     queue = explanation["queue"]["project"]

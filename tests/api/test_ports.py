@@ -80,7 +80,7 @@ def test_the_page_of_a_workload_opens_its_ports(cast: Cast, desk: str, client) -
     "https://a:b@*.x", "https://a*.x",
 ])  # fmt: skip
 def test_hosts_for_ports_are_written_in_one_way(text: str) -> None:
-    with pytest.raises(ValueError, match="is written like"):
+    with pytest.raises(ValueError, match="must look like"):
         origins(text)
 
 
@@ -88,16 +88,16 @@ def test_a_host_names_a_port_or_nothing() -> None:
     hosts = origins("https://*.apps.example.org")
     assert hosts == Origins("https", ".apps.example.org", 443)
     key = "0" * 31 + "1"
-    assert hosts.named_by(f"{key}-lab.apps.example.org") is not None
-    assert hosts.named_by(f"{key.upper()}-lab.APPS.example.org:443") is not None
+    assert hosts.port_of_host(f"{key}-lab.apps.example.org") is not None
+    assert hosts.port_of_host(f"{key.upper()}-lab.APPS.example.org:443") is not None
     for other in (
         "apps.example.org", f"{key}.apps.example.org", f"{key}-lab.evil.org", f"{key}--.apps.example.org",
         f"x.{key}-lab.apps.example.org", f"{key}-lab.apps.example.org.evil.org",
     ):  # fmt: skip
-        assert hosts.named_by(other) is None, other
+        assert hosts.port_of_host(other) is None, other
 
 
 def test_a_wrong_setting_is_told_when_the_server_starts(settings) -> None:
     settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
-    with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN is written like"):
+    with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN must look like"):
         hosts_for_ports()

@@ -177,7 +177,7 @@ def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_bac
         == (f"Change {made} includes quotas that you may not set.")
     )
     told = alice.post(f"quotas/changes/{made}/revert")
-    assert (told.status_code, "secret-merger is gone" in told.json()["detail"]) == (409, True)
+    assert (told.status_code, "secret-merger was deleted" in told.json()["detail"]) == (409, True)
 
 
 def test_who_may_not_set_them_may_neither_preview_nor_apply(

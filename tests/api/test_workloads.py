@@ -56,7 +56,7 @@ def test_document_without_project_is_refused_where_several_are_open(alice: Calle
     refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
-    assert (error["path"], error["message"]) == ("metadata.namespace", "missing")
+    assert (error["path"], error["message"]) == ("metadata.namespace", "is required")
     assert error["allowed"] == "one of ads, search, speech, vision"
     (error,) = alice.post("workloads", training()).json()["errors"]
     assert error["path"] == "project"

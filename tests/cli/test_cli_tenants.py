@@ -97,7 +97,7 @@ def test_the_cluster_is_seen_at_one_look(berth: Berth, cast: Cast, as_alice: dic
     told = berth("top", "--once", **as_alice)
     assert told.returncode == 0, told.stderr
     head, *rest = told.stdout.splitlines()
-    assert head == "2 of 2 GPUs held (100%); workloads: 1 running, 1 waiting"
+    assert head == "2 of 2 GPUs allocated (100%); workloads: 1 running, 1 pending"
     for part in ("Pools", "Nodes", "Workloads", "vision/held", "ads/waits", node.name, "local"):
         assert any(part in line for line in rest), part
     seen: Any = json.loads(berth("top", "--once", "-o", "json", **as_alice).stdout)

@@ -134,10 +134,10 @@ def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     """
     seen = selectors.Scope(acting)
     if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
-        raise Forbidden(f"Change {change.pk} touched quotas that you may not set.")
+        raise Forbidden(f"Change {change.pk} includes quotas that you may not set.")
     taken_back = QuotaChange.objects.filter(reverts=change.pk).first()
     if taken_back is not None:
-        raise Conflict(f"Change {change.pk} was taken back already, by change {taken_back.pk}.")
+        raise Conflict(f"Change {change.pk} was already reverted by change {taken_back.pk}.")
     draft, left = inverse_draft(change)
     made, _ = apply_draft(acting=acting, draft=draft, expected=left, reverts=change.pk)
     assert made is not None, "a change that changed nothing is not written down"

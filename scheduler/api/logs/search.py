@@ -33,7 +33,7 @@ def _place(text: str) -> str:
 
 class SearchQuery(Query):
     text: Annotated[
-        str, Field(min_length=1, max_length=TEXT_MAX, description="As it stands there; no pattern."),
+        str, Field(min_length=1, max_length=TEXT_MAX, description="Literal text, not a pattern."),
         AfterValidator(plain),
     ]  # fmt: skip
     pod: Annotated[Word, Field(description="ROLE-INDEX; without it the pod of rank 0.")] | None = None

@@ -29,7 +29,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
         if before > datetime.now(UTC):
-            raise CommandError(f"--before: is not over; received {before:%Y-%m-%d}; allowed: a day in the past")
+            raise CommandError(
+                f"--before: is not over; received {before:%Y-%m-%d}; allowed: a day in the past"
+            )
         for table, trigger in HISTORY:
             count = _prune(table, trigger, before) if yes else _older(table, before)
             self.stdout.write(f"{table}: {count} rows {'deleted' if yes else 'are older'}")

@@ -74,5 +74,5 @@ class AsyncCycles:
         return Replay.model_validate(await self._transport.post(f"cycles/{cycle}/replay"))
 
     async def health(self) -> Health:
-        """Who leads, the last cycle, and whether the laws hold right now."""
+        """Return the leader, the last cycle and the invariants of the scheduler."""
         return Health.model_validate(await self._transport.get("scheduler/health"))

@@ -88,7 +88,7 @@ class Health(Model):
 
 
 class Waiter(Model):
-    """`position` is among everybody's work; None: no cycle has looked at it yet."""
+    """Pending workload; `queue_position` is None until a cycle has seen it."""
 
     workload: str
     name: str
@@ -105,7 +105,7 @@ class Waiter(Model):
 
 
 class Line(Model):
-    """`workloads` and `gpus` count everybody's work, `items` are those that you see, first in line first."""
+    """Queue of a pool. `workloads` and `gpus` include workloads not visible to you; `items` do not."""
 
     workloads: int
     gpus: float

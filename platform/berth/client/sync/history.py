@@ -74,5 +74,5 @@ class Cycles:
         return Replay.model_validate(self._transport.post(f"cycles/{cycle}/replay"))
 
     def health(self) -> Health:
-        """Who leads, the last cycle, and whether the laws hold right now."""
+        """Return the leader, the last cycle and the invariants of the scheduler."""
         return Health.model_validate(self._transport.get("scheduler/health"))
