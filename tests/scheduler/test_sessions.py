@@ -195,7 +195,7 @@ def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
     results = {**play.take(0), **play.take(1)}
     assert sorted(results) == [b"a", b"b"]
     for node in (0, 1):
-        play.finish(node, *results.values())
+        play.accept_results(node, *results.values())
     assert sorted(one.attempts for one in play.ended()) == [2, 2]
 
 
