@@ -41,7 +41,7 @@ def test_what_did_not_come_about_in_its_time_is_rolled_back_whole(stage: Service
     service = stage.serve(engines=7, scale_out_timeout=60)
     request = stage.finish(stage.out(service, num_replicas=9), seconds=5)
     assert (request.status, request.failure) == ("FAILED", "provision")
-    assert "Time is up" in request.error_message
+    assert "Timed out: engine_8 is still CREATING" in request.error_message
     assert stage.states(service) == ["ACTIVE"] * 7 + ["REMOVED"] * 2
     assert {child.phase for child in stage.children()} == {"cancelled"}
     stage.nothing_is_lost()
