@@ -150,7 +150,7 @@ def test_a_tasks_error_is_the_calls_and_a_dead_task_is_tried_again(session: Sess
 
     with pytest.raises(KeyError, match="nothing there"):
         session.submit(fails).result(LONG)
-    with pytest.raises(CallInterrupted, match="3 times. Last reason: Ray lost what it ran on"):
+    with pytest.raises(CallInterrupted, match=r"3 times\. Last reason: Ray lost what it ran on"):
         session.submit(dies).result(LONG)
 
 

@@ -153,7 +153,7 @@ def test_a_call_whose_process_dies_is_tried_again_and_then_given_up(session: Ses
 
     future = session.submit(dies_twice)
     assert future.result(60) == "lived"
-    with pytest.raises(CallInterrupted, match="3 times. Last reason: its process died by SIGKILL"):
+    with pytest.raises(CallInterrupted, match=r"3 times\. Last reason: its process died by SIGKILL"):
         session.submit(lambda: os.kill(os.getpid(), 9)).result(60)
     assert session.submit(node).result(60) in (0, 1)
 
