@@ -254,7 +254,7 @@ def test_a_node_is_drained_from_the_pools_page(opened: Open, scene: Scene) -> No
         node = page.get_by_role("article", name="Node train-1")
         expect(node).to_contain_text("segment-eval")
         node.get_by_role("link", name="Drain train-1").click()
-        page.get_by_role("dialog").get_by_label("Why").fill("new driver")
+        page.get_by_role("dialog").get_by_label("Reason").fill("new driver")
         page.get_by_role("dialog").get_by_role("button", name="Drain").click()
         expect(page.get_by_text("train-1 is being drained.")).to_be_visible()
         expect(node).to_contain_text("Draining")

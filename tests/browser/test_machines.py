@@ -60,7 +60,7 @@ def test_a_token_is_issued_and_a_machine_removed_without_leaving_the_page(
         page.goto(PAGE)
         assert secret not in page.content()
         page.get_by_role("link", name="Remove box-1").click()
-        page.get_by_label("Why").fill("sold")
+        page.get_by_label("Reason").fill("sold")
         page.get_by_role("button", name="Remove").click()
         page.get_by_role("link", name="Remove box-1").wait_for(state="detached")
         assert Machine.objects.get(name="box-1").departed_at is not None
