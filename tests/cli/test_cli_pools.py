@@ -78,7 +78,7 @@ def test_a_pool_that_was_never_used_is_deleted_and_another_is_not(terminal: Term
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_no_number_of_nodes_is_told_in_one_line(terminal: Terminal, typed: str) -> None:
-    with pytest.raises(BadInput, match="--nodes: given"):
+    with pytest.raises(BadInput, match="--nodes: is not a number of nodes; received '"):
         nodes_of(typed)
     told = terminal.run("pool", "create", "train", "--nodes", typed)
     assert (told.exit_code, len(told.stderr.splitlines())) == (2, 1)

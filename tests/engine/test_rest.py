@@ -83,8 +83,8 @@ def test_people_are_told_how_many_cycles_were_run(tmp_path: Path) -> None:
     file.write_text(json.dumps(cluster(WAITS)))
     _, text = run(file, cycles=ENDLESS)
     run_in_all = len(play(load(cluster(WAITS)), cycles=ENDLESS).cycles)
-    assert f"{run_in_all} cycles of 99,999,999 were run" in text
-    assert "At rest" not in run(file, cycles=2)[1]
+    assert f"Ran {run_in_all} cycles of 99,999,999" in text
+    assert "Steady state" not in run(file, cycles=2)[1]
 
 
 @lawfully(60)

@@ -141,4 +141,4 @@ def test_what_a_person_asked_for_is_not_interfered_with(stage: ServiceStage) -> 
     run(stage, 0.88, 12)
     assert not Scaling.objects.exists()
     row = Autoscaler.objects.get(service=service)
-    assert "under way" in (row.last_decision or {})["reason"]
+    assert "in progress" in (row.last_decision or {})["reason"]
