@@ -91,10 +91,10 @@ def _asked(client: Any, role: dict[str, int]) -> int:
         "roles": [{"name": "worker", "cpu": 4, "memory_mib": 16384, **role}],
     }  # fmt: skip
     before = time.process_time()
-    answer = client.post("/submit/foreseen", {"document": json.dumps(document)})
+    answer = client.post("/submit/prediction", {"document": json.dumps(document)})
     spent = time.process_time() - before
     page = answer.content.decode()
-    assert "It would wait" in page or "It can never start" in page, page
+    assert "It would be queued" in page or "It can never start" in page, page
     return round(spent * 1000)
 
 

@@ -135,7 +135,7 @@ def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size)
 
 def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime, size: Size) -> None:
     from projects.acting import Acting
-    from projects.services.quotas.values import budgets
+    from projects.services.quotas import budgets
     from scheduler.models import Eviction, UsageHour
 
     hour = now.replace(minute=0, second=0, microsecond=0)
