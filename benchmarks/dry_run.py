@@ -73,7 +73,7 @@ def _asked_first(client: Any, role: dict[str, int]) -> int:
     from scheduler.reports.what_if import what_if_cache as asked_before
 
     asked_before._kept = asked_before.Learnt()
-    asked_before.SPECS._known.clear()
+    asked_before.SPECS._specs.clear()
     return _asked(client, role)
 
 
