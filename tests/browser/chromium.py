@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
 
 PROGRAM = "/usr/bin/chromium"
 QUIET = [
@@ -60,13 +60,15 @@ def reader(
             )
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.on(
-            "console", lambda message: message.type == "error" and faults.append(f"console: {message.text}")
-        )
+        page.on("console", lambda message: message.type == "error" and faults.append(_described(message)))
         page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
         yield page, faults
     finally:
         context.close()
+
+
+def _described(message: ConsoleMessage) -> str:
+    return f"console: {message.text} ({message.location['url']})"
 
 
 def session_of(user: User) -> str:

@@ -40,6 +40,7 @@ def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> 
             "DATABASE_URL": database_url,
             "BERTH_SECRET_KEY": settings.SECRET_KEY,
             "BERTH_HOME": str(home),
+            "BERTH_FAKE_POOLS": "tests.fakes",
             "PYTHONPATH": f"{ROOT}:{ROOT}/platform",
             "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         }

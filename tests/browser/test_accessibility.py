@@ -14,9 +14,9 @@ DIALOGS = (
     ("/notifications", "New subscription"),
     ("/templates", "New template"),
     ("/usage?span=7d", "New budget"),
-    ("/access", "Issue a token"),
+    ("/access", "Create token"),
     ("/account", "Change password"),
-    ("/fair-share?pool=train", "how the fair share of vision comes about"),
+    ("/fair-share?pool=train", "explain the fair share of vision"),
 )
 
 

@@ -142,7 +142,7 @@ def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene:
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
         page.get_by_label("Long wait, minutes").fill("17")
         end_session()
-        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Create subscription").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         kept = page.evaluate(KEPT)
         assert '"17"' in kept

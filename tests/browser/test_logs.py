@@ -48,7 +48,7 @@ def test_a_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home:
         assert not {"\x1b", "\x08"} & set(shown(page))
         page.get_by_label("Follow").uncheck()
         write(home, pods[0], "unseen\n")
-        page.get_by_role("button", name="Show what came after").click()
+        page.get_by_role("button", name="Load later output").click()
         expect(log).to_contain_text("unseen")
         assert faults == []
 
@@ -87,7 +87,7 @@ def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
         assert faults_of(page) == []
         page.get_by_role("button", name="Show line 20001 in the log").click()
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 20001")
-        page.get_by_role("button", name="Show what came before").click()
+        page.get_by_role("button", name="Load earlier output").click()
         expect(page.locator("#log pre")).to_contain_text("line 19999 of an epoch\nLoss is inf")
         with page.expect_download() as begun:
             page.get_by_role("link", name="Download").click()

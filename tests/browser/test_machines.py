@@ -52,8 +52,8 @@ def test_a_token_is_issued_and_a_machine_removed_without_leaving_the_page(
         page.goto("/node-pools/metal")
         page.get_by_role("link", name="Machines").click()
         page.get_by_role("link", name="Create token").click()
-        page.get_by_role("textbox", name="For").fill("rack 9")
-        page.get_by_role("button", name="Create token").click()
+        page.get_by_role("textbox", name="Comment").fill("rack 9")
+        page.get_by_role("button", name="Issue token").click()
         secret = page.locator("#secret").inner_text()
         assert secret.startswith("join_")
         assert JoinToken.objects.filter(comment="rack 9", revoked_at=None).count() == 1

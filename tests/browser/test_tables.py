@@ -56,7 +56,7 @@ def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: 
         with page.expect_download() as download:
             page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
         text = download.value.path().read_text()
-        assert text.splitlines()[0] == "From,Wanted nodes,Current nodes,Pending nodes,Draining nodes"
+        assert text.splitlines()[0] == "From,Desired nodes,Current nodes,Pending nodes,Draining nodes"
         assert len(text.splitlines()) == 1 + len(numbers)
         assert faults == []
 
@@ -65,7 +65,7 @@ def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene
     with opened("ada") as (page, faults):
         page.goto("/access", wait_until="networkidle")
         page.evaluate("window.stillTheSame = true")
-        search = page.get_by_placeholder("Person, role, place")
+        search = page.get_by_placeholder("User, role, scope")
         search.press_sequentially("dave")
         expect(page.locator("table").first.locator("tbody tr")).to_have_count(1)
         expect(search).to_be_focused()
@@ -76,7 +76,7 @@ def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene
         with page.expect_download() as download:
             page.locator("#members a[download]").first.click()
         rows = download.value.path().read_text().splitlines()
-        assert rows[0] == "Person,E-mail,Role,Where,Since"
+        assert rows[0] == "User,E-mail,Role,Scope,Since"
         assert [row.split(",")[0] for row in rows[1:]] == ["dave"]
         assert faults == []
 
@@ -84,7 +84,7 @@ def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene
 def test_the_numbers_of_a_chart_are_searched_where_they_are_seen(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/", wait_until="networkidle")
-        name = "GPUs on average per hour, latest hour first"
+        name = "Hourly average in GPUs, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
         expect(search).to_have_count(0)  # folded away with the numbers

@@ -17,7 +17,7 @@ def test_use_comes_anew_and_keeps_what_was_opened_and_how_far_back(opened: Open,
         expect(use).to_contain_text("of 16 cores")
         page.get_by_role("link", name="6 hours").click()
         expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
-        use.get_by_text("By pod").click()
+        use.get_by_text("By pod", exact=True).click()
         PodUse.objects.filter(pod__workload=workload).update(cpu_milli=125)
         page.evaluate(REFRESH)
         expect(use.locator("dd").first).to_have_text("1")

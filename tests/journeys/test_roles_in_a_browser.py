@@ -57,7 +57,7 @@ def submit(page: Page, name: str) -> None:
 
 
 def send(page: Page, name: str) -> None:
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit workload", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 
@@ -102,14 +102,14 @@ def take_back(grace: Page) -> None:
 def find_out_why(dave: Page) -> None:
     """His page has changed under his eyes; from there he reaches the rule and the numbers of both sides."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
-    gave_way = dave.get_by_role("region", name="Gave way")
-    expect(gave_way).to_contain_text("a 4-GPU workload of project ads")
+    evictions = dave.get_by_role("region", name="Evictions")
+    expect(evictions).to_contain_text("a 4-GPU workload of project ads")
     address = dave.url
-    gave_way.locator("tbody a").first.click()
+    evictions.locator("tbody a").first.click()
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
-    why = dave.get_by_role("region", name="Why it waits")
+    why = dave.get_by_role("region", name="Pending reason")
     expect(why).to_contain_text("Over fair share", timeout=SLOW)  # until then it backs off, and asks nobody
 
 

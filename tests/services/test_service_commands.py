@@ -66,7 +66,7 @@ def test_a_service_is_listed_described_scaled_and_its_history_told(
     assert "3 of 3 active" in described
     refused = terminal.run("service", "scale-in", "chat", "1", desk=desk)
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "below the initial engines" in refused.stderr
+    assert "below the number of initial engines" in refused.stderr
 
 
 def test_a_scale_out_is_taken_back(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:

@@ -63,7 +63,7 @@ def test_scaling_out_taking_it_back_and_the_autoscaler_by_hand(
     at = f"/services/{service.workload_id}"
     both = {"num_replicas": "3", "engine_urls": "http://198.51.100.1"}
     refused = dave.post(f"{at}/scale-out", both, **HTMX)
-    assert "given together" in refused.content.decode().lower()
+    assert "cannot be combined with num_replicas" in refused.content.decode().lower()
     assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, **HTMX).status_code == 204
     request = ScaleRequest.objects.get()
     assert dave.post(f"{at}/cancel/{request.pk}", **HTMX).status_code == 204

@@ -53,7 +53,7 @@ def test_a_change_that_was_overtaken_is_not_taken_back(divided: Cast, sign_in: A
     assert first is not None
     page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", **HTMX)
     assert page.status_code == 412
-    assert "Somebody was faster: vision on local (by alice)" in page.content.decode()
+    assert "Changed in the meantime: vision on local (by alice)" in page.content.decode()
     assert gpus()["vision"] == 3000
 
 

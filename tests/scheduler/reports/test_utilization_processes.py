@@ -45,7 +45,7 @@ def test_what_pods_use_is_measured_across_the_death_of_who_measures(
     first = schedulers.start()
     flag = schedulers.home / "over"
     workload = submit(cast, "busy", BUSY.format(flag=flag), replicas=1)
-    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     until(lambda: measured(workload) > 1)
     first.send_signal(signal.SIGKILL)
     first.wait()
@@ -57,7 +57,7 @@ def test_what_pods_use_is_measured_across_the_death_of_who_measures(
     assert use.devices == [[100 * device, 1000 + device]], "as the probe told"
     assert [device for device, _ in NodeUse.objects.get(node=use.pod.node).devices] == [0, 100]
     flag.touch()
-    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))
     for step in (60, 3600):
         assert written(workload, step) == pytest.approx(measured(workload), rel=0.05, abs=0.2)
     pod = workload.pods.get()
