@@ -1,5 +1,6 @@
 """One server and one browser for all browser tests, with fresh rows for each."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,8 +11,9 @@ from django.db import connection
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import PROGRAM, Faults, Page, chromium, reader
-from tests.browser.scene import Scene, busy
+from tests.browser.scene import Scene
 from tests.browser.site import serving
+from tests.browser.snapshot import Snapshot
 
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
@@ -33,9 +35,18 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def snapshots() -> list[Snapshot]:
+    """The latest snapshot of the scene, if there is one."""
+    return []
+
+
 @pytest.fixture
-def scene(transactional_db: None) -> Scene:
-    return busy()
+def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
+    if not snapshots or not snapshots[0].is_fresh:
+        snapshots[:] = [Snapshot.take()]
+        return pickle.loads(snapshots[0].scene)
+    return snapshots[0].restore()
 
 
 @pytest.fixture(scope="session")

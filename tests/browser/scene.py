@@ -58,6 +58,7 @@ def busy() -> Scene:
     some_weeks(scene)
     some_templates(scene)
     measured()
+    scene.slots = itertools.chain()  # used up, and generators cannot be copied
     return scene
 
 

@@ -1,5 +1,6 @@
 """Claims about logs on a workload's page: followed, searched, never taken for a page of their own."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def pods(scene: Scene, home: Path) -> list[Pod]:
     scene.pools["train"].save()
     found = list(workload.pods.order_by("rank"))
     for pod in found:
+        shutil.rmtree(home / "run" / "pods" / str(pod.pk), ignore_errors=True)
         PodDir(home / "run" / "pods" / str(pod.pk)).make()
     return found
 
