@@ -23,7 +23,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = printf '  %-10s' '$(1)'; if output=$$($(2) 2>&1); then echo ok; else echo; echo "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types check bench behaviours demo-reset docs screenshots lock chromium clean
+.PHONY: help run test test-heavy lint types check bench behaviours demo-reset docs screenshots lock release chromium clean
 
 help:
 	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
@@ -38,6 +38,7 @@ help:
 	@echo "make docs         build the documentation site that Berth serves under /docs"
 	@echo "make screenshots  take the screenshots of the documentation again"
 	@echo "make lock         pin the dependencies of pyproject.toml again"
+	@echo "make release      build the files of a release in dist/"
 
 run: $(BASE)
 	@if [ ! -e site/index.html ] && [ -x $(VENV)/bin/mkdocs ]; then NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet || true; fi
@@ -83,6 +84,9 @@ lock: | $(PY)
 	@$(COMPILE) $(ARGS) pyproject.toml $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
+
+release: $(BASE)
+	@$(PY) deploy/release.py $(ARGS)
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

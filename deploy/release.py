@@ -1,0 +1,147 @@
+"""Build the files of a release: source distribution, wheel, SBOM and checksums.
+
+python deploy/release.py               into dist/; the changelog must have a date for the version
+python deploy/release.py --draft       the same for a version in preparation, from uncommitted files too
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements" / "base.txt"
+CHECKSUMS = "SHA256SUMS"
+REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)", re.MULTILINE)
+HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+class Refused(Exception):
+    """The release cannot be built. The text says why and what to do."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python deploy/release.py", description="Build the files of a release."
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="empty or new folder (default: dist)")
+    parser.add_argument(
+        "--draft", action="store_true", help="allow an unreleased version and uncommitted files"
+    )
+    options = parser.parse_args()
+    try:
+        files = release(options.out, draft=options.draft)
+    except Refused as refusal:
+        print(f"No release was built. {refusal}", file=sys.stderr)
+        return 1
+    for file in files:
+        print(file)
+    return 0
+
+
+def release(out: Path, *, draft: bool = False) -> list[Path]:
+    """Return the files that were written to `out`, the checksums last. Raise Refused."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    version = project["version"]
+    if not draft:
+        check_changelog((ROOT / "CHANGELOG.md").read_text(), version)
+        if changed := _git("status", "--porcelain"):
+            raise Refused(f"Commit or remove these files first:\n{changed}")
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise Refused(f"{out} is not empty. Remove it or choose another folder with --out.")
+    committed = int(_git("log", "-1", "--format=%ct"))
+    _build(out, committed)
+    distribution = project["name"].replace("-", "_")
+    bill = out / f"{distribution}-{version}.cdx.json"
+    bill.write_text(json.dumps(bill_of_materials(project, LOCK.read_text(), committed), indent=2) + "\n")
+    files = [
+        out / f"{distribution}-{version}.tar.gz",
+        out / f"{distribution}-{version}-py3-none-any.whl",
+        bill,
+    ]
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (out / CHECKSUMS).write_text("".join(lines))
+    return [*files, out / CHECKSUMS]
+
+
+def check_changelog(changelog: str, version: str) -> None:
+    """Raise Refused unless the first version in the changelog is this one, with a date."""
+    heading = re.search(r"^## (?P<version>\S+) \((?P<date>[^)]*)\)$", changelog, re.MULTILINE)
+    if heading is None or heading["version"] != version:
+        first = heading["version"] if heading else "no version"
+        raise Refused(
+            f"pyproject.toml has version {version}, CHANGELOG.md begins with {first}. Make them equal."
+        )
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading["date"]):
+        raise Refused(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")
+
+
+def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
+    """Return the packages of a server installation as CycloneDX 1.6, in the order of the lock file."""
+    name, version = project["name"], project["version"]
+    components = [_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, name + version + lock)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": datetime.fromtimestamp(time, UTC).isoformat(),
+            "component": {
+                "type": "application",
+                "bom-ref": f"{name}=={version}",
+                "name": name,
+                "version": version,
+                "purl": f"pkg:pypi/{name}@{version}",
+                "description": project["description"],
+                "licenses": [{"license": {"id": project["license"]}}],
+            },
+        },
+        "components": components,
+    }
+
+
+def _component(entry: str) -> dict[str, Any]:
+    requirement = REQUIREMENT.match(entry)
+    if requirement is None:
+        raise Refused(f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`.")
+    name, version = requirement["name"].lower(), requirement["version"]
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in HASH.findall(entry)]
+    # One release of a package has a file per platform; the schema allows their hashes at a reference only.
+    files = {"type": "distribution", "url": f"https://pypi.org/project/{name}/{version}/", "hashes": hashes}
+    return {
+        "type": "library",
+        "bom-ref": f"{name}=={version}",
+        "name": name,
+        "version": version,
+        "purl": f"pkg:pypi/{name}@{version}",
+        "externalReferences": [files],
+    }
+
+
+def _build(out: Path, time: int) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(out)]
+    env = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(f"hatchling failed:\n{done.stdout}{done.stderr}")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Refused(f"git {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Tests of the release script: files, checksums, bill of materials, refusals."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.release import Refused, bill_of_materials, check_changelog
+from tests.conftest import ROOT
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = """\
+annotated-doc==0.0.7 \\
+    --hash=sha256:{a} \\
+    --hash=sha256:{b}
+psycopg[binary]==3.3.9 \\
+    --hash=sha256:{c}
+""".format(a="a" * 64, b="b" * 64, c="c" * 64)
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a draft release of this checkout, built without a network."""
+    out = tmp_path_factory.mktemp("release") / "dist"
+    command = [sys.executable, str(ROOT / "deploy" / "release.py"), "--draft", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == sorted(str(file) for file in out.iterdir())
+    return out
+
+
+def test_checksums_cover_every_other_file(dist: Path) -> None:
+    lines = (dist / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    names = {file.name for file in dist.iterdir()} - {"SHA256SUMS"}
+    assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in names}
+    prefix = f"berth_platform-{PROJECT['version']}"
+    assert names == {f"{prefix}.tar.gz", f"{prefix}-py3-none-any.whl", f"{prefix}.cdx.json"}
+
+
+def test_wheel_and_source_contain_what_they_need(dist: Path) -> None:
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+    assert {"berth/cli/main.py", "berth/templates/base.html", "scheduler/models.py"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "docs/", "deploy/"))]
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as source:
+        folder = f"berth_platform-{PROJECT['version']}"
+        inside = {name.removeprefix(f"{folder}/") for name in source.getnames()}
+    assert {
+        "Makefile",
+        "requirements/base.txt",
+        "deploy/release.py",
+        "deploy/container/Containerfile",
+    } <= inside
+
+
+def test_bill_of_materials_lists_every_locked_package(dist: Path) -> None:
+    bill = json.loads(next(dist.glob("*.cdx.json")).read_text())
+    lock = (ROOT / "requirements" / "base.txt").read_text()
+    pinned = {line.split()[0] for line in lock.splitlines() if "==" in line}
+    listed = {f"{part['name']}=={part['version']}" for part in bill["components"]}
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert listed == pinned
+    assert len(bill["components"]) == len(pinned) > 50
+
+
+def test_component_has_the_hashes_of_all_files_of_its_version() -> None:
+    first, second = bill_of_materials(PROJECT, LOCK, 0)["components"]
+    assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
+    assert [each["content"][0] for each in first["externalReferences"][0]["hashes"]] == ["a", "b"]
+    assert second["purl"] == "pkg:pypi/psycopg@3.3.9"
+
+
+def test_requirement_without_a_pin_is_refused() -> None:
+    with pytest.raises(Refused, match="make lock"):
+        bill_of_materials(PROJECT, "django>=5\n", 0)
+
+
+def test_changelog_must_begin_with_a_dated_version() -> None:
+    check_changelog("# Changelog\n\n## 1.2.0 (2026-11-22)\n\n## 1.1.0 (2026-10-01)\n", "1.2.0")
+    with pytest.raises(Refused, match="no date"):
+        check_changelog("## 1.2.0 (unreleased)\n", "1.2.0")
+    with pytest.raises(Refused, match=r"begins with 1\.1\.0"):
+        check_changelog("## 1.1.0 (2026-10-01)\n", "1.2.0")
+    with pytest.raises(Refused, match="begins with no version"):
+        check_changelog("# Changelog\n", "1.2.0")
+
+
+def test_folder_with_files_is_refused(dist: Path) -> None:
+    command = [sys.executable, str(ROOT / "deploy" / "release.py"), "--draft", "--out", str(dist)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
