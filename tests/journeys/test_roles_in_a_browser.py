@@ -126,7 +126,7 @@ def change_quotas(admin: Page) -> None:
     expect(impact).to_contain_text("younger")
     expect(impact).to_contain_text("ranking")
     admin.get_by_role("button", name="Apply").click()
-    expect(admin.get_by_text("4 quotas are set.")).to_be_visible()
+    expect(admin.get_by_text("4 quotas saved.")).to_be_visible()
 
 
 def audit(admin: Page, place: Path) -> None:
