@@ -69,9 +69,7 @@ class Migration(migrations.Migration):
                 (
                     "provider_settings",
                     models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Provider settings; must not contain secrets.",
+                        blank=True, default=dict, help_text="Provider settings; must not contain secrets."
                     ),
                 ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
@@ -107,8 +105,7 @@ class Migration(migrations.Migration):
                 (
                     "node_consolidation_after",
                     models.PositiveIntegerField(
-                        default=300,
-                        help_text="Seconds without a change of the node or of the pool's size.",
+                        default=300, help_text="Seconds without a change of the node or of the pool's size."
                     ),
                 ),
                 (
@@ -146,9 +143,7 @@ class Migration(migrations.Migration):
                 (
                     "plugins",
                     models.JSONField(
-                        blank=True,
-                        default=list,
-                        help_text="Names and parameters, in order, without secrets.",
+                        blank=True, default=list, help_text="Names and parameters, in order, without secrets."
                     ),
                 ),
                 (
@@ -232,6 +227,113 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "node pool",
                 "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("nodes_max__isnull", False), ("nodes_min__gte", 1), _connector="OR"
+                        ),
+                        name="pool_fixed_has_a_node",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("nodes_max__isnull", True),
+                            ("nodes_max__gte", models.F("nodes_min")),
+                            _connector="OR",
+                        ),
+                        name="pool_max_not_below_min",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("nodes_max__isnull", True), ("nodes_max__gte", 1), _connector="OR"
+                        ),
+                        name="pool_max_at_least_one",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("ready_threshold__isnull", True),
+                            models.Q(
+                                ("nodes_max__isnull", True), ("ready_threshold__lte", models.F("nodes_min"))
+                            ),
+                            models.Q(
+                                ("nodes_max__isnull", False), ("ready_threshold__lte", models.F("nodes_max"))
+                            ),
+                            _connector="OR",
+                        ),
+                        name="pool_ready_threshold_within_bounds",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("ready_threshold__isnull", True),
+                            ("nodes_min", 0),
+                            ("ready_threshold__gte", 1),
+                            _connector="OR",
+                        ),
+                        name="pool_ready_threshold_at_least_one",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("nodes_desired__lte", models.F("nodes_min")), ("nodes_max__isnull", True)
+                            ),
+                            models.Q(
+                                ("nodes_desired__lte", models.F("nodes_max")), ("nodes_max__isnull", False)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="pool_nodes_desired_within_bounds",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("reconcile_tick__gte", 1)), name="pool_tick_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("max_pods__gte", 1)), name="pool_max_pods_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("cpu_milli__gte", 1)), name="pool_cpu_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("memory_mib__gte", 1)), name="pool_memory_positive"
+                    ),
+                    models.CheckConstraint(condition=models.Q(("k__gte", 0)), name="pool_k_not_negative"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("half_life__isnull", True), ("half_life__gte", 1), _connector="OR"
+                        ),
+                        name="pool_half_life_positive",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("window__isnull", True), ("window__gte", 1), _connector="OR"),
+                        name="pool_window_positive",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("price_per_gpu_hour__isnull", True),
+                            ("price_per_gpu_hour__gte", 0),
+                            _connector="OR",
+                        ),
+                        name="pool_price_not_negative",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("version__gte", 1)), name="pool_version_positive"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("node_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
+                            ("device_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
+                        ),
+                        name="pool_known_placement",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("fairshare_mode__in", ["point_in_time", "time_based"])),
+                        name="pool_known_fairshare_mode",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("node_consolidation__in", ["never", "when_empty", "when_underutilised"])
+                        ),
+                        name="pool_known_node_consolidation",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -339,6 +441,51 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pool__name", "ordinal", "pk"],
+                "indexes": [models.Index(fields=["pool", "state"], name="node_pool_state")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "ended"), _negated=True),
+                        fields=("name",),
+                        name="node_name_unique_while_alive",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "ended"), _negated=True),
+                        fields=("pool", "ordinal"),
+                        name="node_ordinal_unique_while_alive",
+                    ),
+                    models.UniqueConstraint(fields=("pool", "instance_id"), name="node_instance_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                ["requested", "booting", "ready", "cordoned", "draining", "lost", "ended"],
+                            )
+                        ),
+                        name="node_state_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("instance_id", ""), _negated=True), name="node_instance_named"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at__isnull", False), ("state", "ended")),
+                            models.Q(models.Q(("state", "ended"), _negated=True), ("ended_at__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="node_ended_has_a_time",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state", "draining"), _negated=True),
+                            ("drain_started_at__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="node_draining_has_a_start",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("max_pods__gte", 1)), name="node_max_pods_positive"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -381,6 +528,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pool__name", "name", "pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("departed_at__isnull", True)),
+                        fields=("pool", "name"),
+                        name="machine_name_unique_while_there",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -453,6 +607,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pool", "until"],
+                "constraints": [models.UniqueConstraint(fields=("pool", "until"), name="pool_price_once")],
             },
         ),
         migrations.CreateModel(
@@ -480,6 +635,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pool", "plugin", "parameter"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("pool", "plugin", "parameter"), name="pool_secret_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("sealed", ""), _negated=True), name="pool_secret_sealed"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -543,6 +704,38 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-at", "-pk"],
+                "indexes": [models.Index(fields=["pool", "-at"], name="scaling_pool_at")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "kind__in",
+                                [
+                                    "autoscale",
+                                    "provision",
+                                    "surplus",
+                                    "adopted",
+                                    "joined",
+                                    "ready",
+                                    "cordon",
+                                    "uncordon",
+                                    "drain",
+                                    "drain_aborted",
+                                    "terminate",
+                                    "interruption",
+                                    "lost",
+                                    "orphan",
+                                    "boot_failed",
+                                    "retried",
+                                    "error",
+                                    "paused",
+                                    "resumed",
+                                ],
+                            )
+                        ),
+                        name="scaling_kind_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -575,271 +768,5 @@ class Migration(migrations.Migration):
                     )
                 ],
             },
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("nodes_max__isnull", False), ("nodes_min__gte", 1), _connector="OR"),
-                name="pool_fixed_has_a_node",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("nodes_max__isnull", True), ("nodes_max__gte", models.F("nodes_min")), _connector="OR"
-                ),
-                name="pool_max_not_below_min",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("nodes_max__isnull", True), ("nodes_max__gte", 1), _connector="OR"),
-                name="pool_max_at_least_one",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("ready_threshold__isnull", True),
-                    models.Q(("nodes_max__isnull", True), ("ready_threshold__lte", models.F("nodes_min"))),
-                    models.Q(("nodes_max__isnull", False), ("ready_threshold__lte", models.F("nodes_max"))),
-                    _connector="OR",
-                ),
-                name="pool_ready_threshold_within_bounds",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("ready_threshold__isnull", True),
-                    ("nodes_min", 0),
-                    ("ready_threshold__gte", 1),
-                    _connector="OR",
-                ),
-                name="pool_ready_threshold_at_least_one",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("nodes_desired__lte", models.F("nodes_min")), ("nodes_max__isnull", True)),
-                    models.Q(("nodes_desired__lte", models.F("nodes_max")), ("nodes_max__isnull", False)),
-                    _connector="OR",
-                ),
-                name="pool_nodes_desired_within_bounds",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("reconcile_tick__gte", 1)), name="pool_tick_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("max_pods__gte", 1)), name="pool_max_pods_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("cpu_milli__gte", 1)), name="pool_cpu_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("memory_mib__gte", 1)), name="pool_memory_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(condition=models.Q(("k__gte", 0)), name="pool_k_not_negative"),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("half_life__isnull", True), ("half_life__gte", 1), _connector="OR"),
-                name="pool_half_life_positive",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("window__isnull", True), ("window__gte", 1), _connector="OR"),
-                name="pool_window_positive",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("price_per_gpu_hour__isnull", True), ("price_per_gpu_hour__gte", 0), _connector="OR"
-                ),
-                name="pool_price_not_negative",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("version__gte", 1)), name="pool_version_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("node_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
-                    ("device_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
-                ),
-                name="pool_known_placement",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("fairshare_mode__in", ["point_in_time", "time_based"])),
-                name="pool_known_fairshare_mode",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("node_consolidation__in", ["never", "when_empty", "when_underutilised"])),
-                name="pool_known_node_consolidation",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="node",
-            index=models.Index(fields=["pool", "state"], name="node_pool_state"),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("state", "ended"), _negated=True),
-                fields=("name",),
-                name="node_name_unique_while_alive",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("state", "ended"), _negated=True),
-                fields=("pool", "ordinal"),
-                name="node_ordinal_unique_while_alive",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.UniqueConstraint(fields=("pool", "instance_id"), name="node_instance_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("state__in", ["requested", "booting", "ready", "cordoned", "draining", "lost", "ended"])
-                ),
-                name="node_state_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("instance_id", ""), _negated=True), name="node_instance_named"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("ended_at__isnull", False), ("state", "ended")),
-                    models.Q(models.Q(("state", "ended"), _negated=True), ("ended_at__isnull", True)),
-                    _connector="OR",
-                ),
-                name="node_ended_has_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("state", "draining"), _negated=True),
-                    ("drain_started_at__isnull", False),
-                    _connector="OR",
-                ),
-                name="node_draining_has_a_start",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("max_pods__gte", 1)), name="node_max_pods_positive"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="machine",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("departed_at__isnull", True)),
-                fields=("pool", "name"),
-                name="machine_name_unique_while_there",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="poolprice",
-            constraint=models.UniqueConstraint(fields=("pool", "until"), name="pool_price_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="poolsecret",
-            constraint=models.UniqueConstraint(
-                fields=("pool", "plugin", "parameter"), name="pool_secret_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="poolsecret",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("sealed", ""), _negated=True), name="pool_secret_sealed"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="scalingevent",
-            index=models.Index(fields=["pool", "-at"], name="scaling_pool_at"),
-        ),
-        migrations.AddConstraint(
-            model_name="scalingevent",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    (
-                        "kind__in",
-                        [
-                            "autoscale",
-                            "provision",
-                            "surplus",
-                            "adopted",
-                            "joined",
-                            "ready",
-                            "cordon",
-                            "uncordon",
-                            "drain",
-                            "drain_aborted",
-                            "terminate",
-                            "interruption",
-                            "lost",
-                            "orphan",
-                            "boot_failed",
-                            "retried",
-                            "error",
-                            "paused",
-                            "resumed",
-                        ],
-                    )
-                ),
-                name="scaling_kind_known",
-            ),
         ),
     ]

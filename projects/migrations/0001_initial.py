@@ -14,11 +14,130 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
+        ("auth", "__first__"),
         ("pools", "0001_initial"),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="Department",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, max_length=200)),
+                ("rank", models.IntegerField(default=0, help_text="Higher ranks come first.")),
+                (
+                    "reclaim_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
+                    ),
+                ),
+                (
+                    "preempt_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)),
+                        name="department_rank_range",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Project",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, max_length=200)),
+                (
+                    "rank",
+                    models.IntegerField(
+                        default=0, help_text="Higher ranks within the department come first."
+                    ),
+                ),
+                (
+                    "reclaim_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
+                    ),
+                ),
+                (
+                    "preempt_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="projects",
+                        to="projects.department",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["department__name", "name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)),
+                        name="project_rank_range",
+                    )
+                ],
+            },
+        ),
         migrations.CreateModel(
             name="Budget",
             fields=[
@@ -40,193 +159,43 @@ class Migration(migrations.Migration):
                 ),
                 ("version", models.BigIntegerField(editable=False)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "department",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
                 "ordering": ["department__name", "project__name"],
-            },
-        ),
-        migrations.CreateModel(
-            name="Pod",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                ("role", models.CharField(max_length=63)),
-                ("index", models.PositiveIntegerField()),
-                ("run", models.PositiveIntegerField(help_text="Run of the workload.")),
-                ("rank", models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("starting", "Starting"),
-                            ("running", "Running"),
-                            ("stopping", "Stopping"),
-                            ("succeeded", "Succeeded"),
-                            ("failed", "Failed"),
-                            ("stopped", "Stopped"),
-                            ("lost", "Lost"),
-                        ],
-                        default="starting",
-                        max_length=10,
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("department__isnull", False), ("project__isnull", True)),
+                            models.Q(("department__isnull", True), ("project__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="budget_has_one_owner",
                     ),
-                ),
-                ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("started_at", models.DateTimeField(blank=True, null=True)),
-                ("ended_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "stop_reason",
-                    models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
-                ),
-                ("exit_code", models.IntegerField(blank=True, null=True)),
-                ("signal", models.IntegerField(blank=True, null=True)),
-                ("message", models.TextField(blank=True)),
-                (
-                    "endpoint",
-                    models.JSONField(blank=True, help_text="Address and port for serving.", null=True),
-                ),
-                (
-                    "ports",
-                    models.JSONField(
-                        blank=True,
-                        help_text="Address and port number of each opened port, by name.",
-                        null=True,
+                    models.UniqueConstraint(fields=("department",), name="budget_once_per_department"),
+                    models.UniqueConstraint(fields=("project",), name="budget_once_per_project"),
+                    models.CheckConstraint(
+                        condition=models.Q(("gpu_hours__gte", 1), ("gpu_hours__lte", 1000000000)),
+                        name="budget_hours_range",
                     ),
-                ),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ["workload", "run", "role", "index"],
-            },
-        ),
-        migrations.CreateModel(
-            name="ScaleRequest",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                (
-                    "direction",
-                    models.CharField(
-                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
-                    ),
-                ),
-                (
-                    "mode",
-                    models.CharField(
-                        choices=[("managed", "managed"), ("external", "external")], max_length=8
-                    ),
-                ),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("PENDING", "Pending"),
-                            ("CREATING", "Creating"),
-                            ("CONNECTING", "Connecting"),
-                            ("HEALTH_CHECKING", "Health Checking"),
-                            ("WEIGHT_SYNCING", "Weight Syncing"),
-                            ("READY", "Ready"),
-                            ("ROLLING_BACK", "Rolling Back"),
-                            ("DRAINING", "Draining"),
-                            ("REMOVING", "Removing"),
-                            ("ACTIVE", "Active"),
-                            ("PARTIAL", "Partial"),
-                            ("COMPLETED", "Completed"),
-                            ("NOOP", "Noop"),
-                            ("FAILED", "Failed"),
-                            ("CANCELLED", "Cancelled"),
-                        ],
-                        default="PENDING",
-                        max_length=15,
-                    ),
-                ),
-                ("ends_as", models.CharField(blank=True, max_length=9)),
-                ("model_name", models.CharField(max_length=200)),
-                ("num_replicas", models.PositiveIntegerField(default=0)),
-                ("engine_urls", models.JSONField(default=list)),
-                ("timeout_secs", models.FloatField()),
-                (
-                    "policy",
-                    models.CharField(blank=True, help_text="rollback_all or keep_partial.", max_length=12),
-                ),
-                ("force", models.BooleanField(default=False)),
-                ("asked_by", models.CharField(max_length=150)),
-                ("by_autoscaler", models.BooleanField(default=False)),
-                ("reason", models.TextField(blank=True)),
-                ("created_at", models.DateTimeField()),
-                ("updated_at", models.DateTimeField()),
-                ("ended_at", models.DateTimeField(blank=True, null=True)),
-                ("deadline", models.DateTimeField()),
-                ("error_message", models.TextField(blank=True)),
-                (
-                    "failure",
-                    models.CharField(
-                        blank=True,
-                        help_text="provision, init, health, weight_sync, router or timeout.",
-                        max_length=11,
-                    ),
-                ),
-                ("failed_engines", models.JSONField(default=list)),
-                ("weight_version", models.CharField(blank=True, max_length=200)),
-            ],
-            options={
-                "ordering": ["-created_at", "-id"],
-            },
-        ),
-        migrations.CreateModel(
-            name="Service",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("model_name", models.CharField(default="default", max_length=200)),
-                (
-                    "role",
-                    models.CharField(help_text="Role whose replicas are the engines.", max_length=63),
-                ),
-                ("initial_engines", models.PositiveIntegerField()),
-                (
-                    "next_number",
-                    models.PositiveIntegerField(help_text="Number of the next engine to be added."),
-                ),
-                (
-                    "updating_since",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Start of a trainer's weight update of the initial engines.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "syncing_since",
-                    models.DateTimeField(
-                        blank=True, help_text="Start of the weight copy in progress.", null=True
-                    ),
-                ),
-                (
-                    "weight_version",
-                    models.CharField(
-                        blank=True, help_text="Weight version of the initial engines.", max_length=200
-                    ),
-                ),
-                ("looked_at", models.DateTimeField(blank=True, null=True)),
-                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("ended_at", models.DateTimeField(blank=True, null=True)),
-            ],
-            options={
-                "ordering": ["-created_at", "-id"],
+                ],
             },
         ),
         migrations.CreateModel(
@@ -385,9 +354,353 @@ class Migration(migrations.Migration):
                         to="pools.nodepool",
                     ),
                 ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="workloads",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "submitted_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="workloads",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
                 "ordering": ["-submitted_at", "-id"],
+                "indexes": [
+                    models.Index(fields=["phase", "project"], name="workload_phase_project"),
+                    models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
+                    models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
+                    models.Index(fields=["first_started_at"], name="workload_first_started"),
+                    models.Index(
+                        condition=models.Q(
+                            ("phase__in", ["completed", "failed", "cancelled"]), _negated=True
+                        ),
+                        fields=["phase"],
+                        name="workload_live",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("deadline__isnull", False),
+                            models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                        ),
+                        fields=["deadline"],
+                        name="workload_deadline",
+                    ),
+                    django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("phase__in", ["completed", "failed", "cancelled"]), _negated=True
+                        ),
+                        fields=("project", "name"),
+                        name="workload_name_once_while_live",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority__gte", 0), ("priority__lte", 1000)),
+                        name="workload_priority_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("pools__len__gt", 0)), name="workload_names_a_pool"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("ended_at__isnull", False),
+                            models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                            _connector="OR",
+                        ),
+                        name="workload_ended_has_a_time",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("phase", "stopping"), _negated=True),
+                            models.Q(("next_phase", ""), _negated=True),
+                            _connector="OR",
+                        ),
+                        name="workload_stopping_knows_where_to",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Pod",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("role", models.CharField(max_length=63)),
+                ("index", models.PositiveIntegerField()),
+                ("run", models.PositiveIntegerField(help_text="Run of the workload.")),
+                ("rank", models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("stopped", "Stopped"),
+                            ("lost", "Lost"),
+                        ],
+                        default="starting",
+                        max_length=10,
+                    ),
+                ),
+                ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "stop_reason",
+                    models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
+                ),
+                ("exit_code", models.IntegerField(blank=True, null=True)),
+                ("signal", models.IntegerField(blank=True, null=True)),
+                ("message", models.TextField(blank=True)),
+                (
+                    "endpoint",
+                    models.JSONField(blank=True, help_text="Address and port for serving.", null=True),
+                ),
+                (
+                    "ports",
+                    models.JSONField(
+                        blank=True,
+                        help_text="Address and port number of each opened port, by name.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pods",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["workload", "run", "role", "index"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state__in", ("starting", "running", "stopping"))),
+                        fields=["node"],
+                        name="pod_on_node_live",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state__in", ("starting", "running", "stopping"))),
+                        fields=["state"],
+                        name="pod_live",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state__in", ["starting", "running", "stopping"])),
+                        fields=("workload", "role", "index"),
+                        name="pod_once_while_live",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("ended_at__isnull", False),
+                            ("state__in", ["starting", "running", "stopping"]),
+                            _connector="OR",
+                        ),
+                        name="pod_ended_has_a_time",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Service",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("model_name", models.CharField(default="default", max_length=200)),
+                ("role", models.CharField(help_text="Role whose replicas are the engines.", max_length=63)),
+                ("initial_engines", models.PositiveIntegerField()),
+                (
+                    "next_number",
+                    models.PositiveIntegerField(help_text="Number of the next engine to be added."),
+                ),
+                (
+                    "updating_since",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Start of a trainer's weight update of the initial engines.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "syncing_since",
+                    models.DateTimeField(
+                        blank=True, help_text="Start of the weight copy in progress.", null=True
+                    ),
+                ),
+                (
+                    "weight_version",
+                    models.CharField(
+                        blank=True, help_text="Weight version of the initial engines.", max_length=200
+                    ),
+                ),
+                ("looked_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "workload",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="service",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at", "-id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("ended_at__isnull", True)), fields=["id"], name="service_live"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ScaleRequest",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "direction",
+                    models.CharField(
+                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
+                    ),
+                ),
+                (
+                    "mode",
+                    models.CharField(
+                        choices=[("managed", "managed"), ("external", "external")], max_length=8
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("CREATING", "Creating"),
+                            ("CONNECTING", "Connecting"),
+                            ("HEALTH_CHECKING", "Health Checking"),
+                            ("WEIGHT_SYNCING", "Weight Syncing"),
+                            ("READY", "Ready"),
+                            ("ROLLING_BACK", "Rolling Back"),
+                            ("DRAINING", "Draining"),
+                            ("REMOVING", "Removing"),
+                            ("ACTIVE", "Active"),
+                            ("PARTIAL", "Partial"),
+                            ("COMPLETED", "Completed"),
+                            ("NOOP", "Noop"),
+                            ("FAILED", "Failed"),
+                            ("CANCELLED", "Cancelled"),
+                        ],
+                        default="PENDING",
+                        max_length=15,
+                    ),
+                ),
+                ("ends_as", models.CharField(blank=True, max_length=9)),
+                ("model_name", models.CharField(max_length=200)),
+                ("num_replicas", models.PositiveIntegerField(default=0)),
+                ("engine_urls", models.JSONField(default=list)),
+                ("timeout_secs", models.FloatField()),
+                (
+                    "policy",
+                    models.CharField(blank=True, help_text="rollback_all or keep_partial.", max_length=12),
+                ),
+                ("force", models.BooleanField(default=False)),
+                ("asked_by", models.CharField(max_length=150)),
+                ("by_autoscaler", models.BooleanField(default=False)),
+                ("reason", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                ("deadline", models.DateTimeField()),
+                ("error_message", models.TextField(blank=True)),
+                (
+                    "failure",
+                    models.CharField(
+                        blank=True,
+                        help_text="provision, init, health, weight_sync, router or timeout.",
+                        max_length=11,
+                    ),
+                ),
+                ("failed_engines", models.JSONField(default=list)),
+                ("weight_version", models.CharField(blank=True, max_length=200)),
+                (
+                    "service",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="requests",
+                        to="projects.service",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at", "-id"],
+                "indexes": [
+                    models.Index(fields=["service", "-created_at", "-id"], name="scale_request_newest")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
+                            _negated=True,
+                        ),
+                        fields=("service",),
+                        name="one_scale_request_at_a_time",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("ended_at__isnull", False),
+                                (
+                                    "status__in",
+                                    ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED"),
+                                ),
+                            ),
+                            models.Q(
+                                ("ended_at__isnull", True),
+                                models.Q(
+                                    (
+                                        "status__in",
+                                        ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED"),
+                                    ),
+                                    _negated=True,
+                                ),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="scale_request_ended_has_a_time",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -438,6 +751,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at", "-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("revoked_at__isnull", True)),
+                        fields=("user", "name"),
+                        name="token_name_once_per_person",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -512,6 +832,116 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-id"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("budget", "month", "percent"), name="budget_warning_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Session",
+            fields=[
+                (
+                    "workload",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="session",
+                        serialize=False,
+                        to="projects.workload",
+                    ),
+                ),
+                (
+                    "address",
+                    models.CharField(help_text="URL at which the workers reach this server.", max_length=255),
+                ),
+                (
+                    "executor",
+                    models.CharField(
+                        choices=[("process", "Process"), ("thread", "Thread")],
+                        default="process",
+                        max_length=10,
+                    ),
+                ),
+                ("slots", models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")),
+                ("max_attempts", models.PositiveIntegerField(default=3)),
+                (
+                    "idle_timeout",
+                    models.PositiveIntegerField(help_text="Seconds without a request from the client."),
+                ),
+                (
+                    "python",
+                    models.CharField(
+                        help_text="Python version of the client; workers need the same.", max_length=20
+                    ),
+                ),
+                ("cloudpickle", models.CharField(max_length=20)),
+                ("setup", models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")),
+                ("turn", models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")),
+                ("ends", models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")),
+                (
+                    "taken",
+                    models.PositiveBigIntegerField(
+                        default=0, help_text="Number of ended calls that the client has received."
+                    ),
+                ),
+                (
+                    "fault",
+                    models.TextField(
+                        blank=True, help_text="Error that keeps the session from running functions."
+                    ),
+                ),
+                (
+                    "seen_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="Time of the client's last request.",
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("max_attempts__gte", 1), ("slots__gte", 1)),
+                        name="session_tries_and_runs_at_least_one",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SessionWorker",
+            fields=[
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="session_worker",
+                        serialize=False,
+                        to="projects.pod",
+                    ),
+                ),
+                ("node", models.PositiveIntegerField(help_text="Rank of the pod in the run.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("ready", "Ready"), ("gone", "Gone")], default="ready", max_length=10
+                    ),
+                ),
+                ("python", models.CharField(max_length=20)),
+                ("cloudpickle", models.CharField(max_length=20)),
+                ("joined_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "session",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="workers",
+                        to="projects.session",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["session", "node", "joined_at"],
             },
         ),
         migrations.CreateModel(
@@ -587,73 +1017,57 @@ class Migration(migrations.Migration):
                         to="projects.call",
                     ),
                 ),
+                (
+                    "worker",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="calls",
+                        to="projects.sessionworker",
+                    ),
+                ),
+                (
+                    "session",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="calls",
+                        to="projects.session",
+                    ),
+                ),
             ],
             options={
                 "ordering": ["id"],
-            },
-        ),
-        migrations.CreateModel(
-            name="Department",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "ended"), _negated=True),
+                        fields=["session", "state", "id"],
+                        name="call_not_ended",
                     ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        unique=True,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
-                            )
-                        ],
+                    models.Index(
+                        condition=models.Q(("state", "ended")), fields=["session", "ended"], name="call_ended"
                     ),
-                ),
-                ("title", models.CharField(blank=True, max_length=200)),
-                ("rank", models.IntegerField(default=0, help_text="Higher ranks come first.")),
-                (
-                    "reclaim_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
-                    ),
-                ),
-                (
-                    "preempt_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the pool's value.", null=True
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ["name"],
+                ],
                 "constraints": [
+                    models.UniqueConstraint(fields=("session", "key"), name="call_once"),
                     models.CheckConstraint(
-                        condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)),
-                        name="department_rank_range",
-                    )
+                        condition=models.Q(
+                            models.Q(
+                                ("ended__isnull", False),
+                                ("state", "ended"),
+                                models.Q(("outcome", ""), _negated=True),
+                            ),
+                            models.Q(
+                                models.Q(("state", "ended"), _negated=True),
+                                ("ended__isnull", True),
+                                ("outcome", ""),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="call_ended_has_an_outcome",
+                    ),
                 ],
             },
-        ),
-        migrations.AddField(
-            model_name="budget",
-            name="department",
-            field=models.ForeignKey(
-                null=True,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="+",
-                to="projects.department",
-            ),
         ),
         migrations.CreateModel(
             name="Event",
@@ -719,6 +1133,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name_plural": "identities",
                 "ordering": ["id"],
+                "constraints": [models.UniqueConstraint(fields=("issuer", "subject"), name="identity_once")],
             },
         ),
         migrations.CreateModel(
@@ -734,10 +1149,7 @@ class Migration(migrations.Migration):
                     "kind",
                     models.CharField(choices=[("pod", "Pod"), ("workspace", "Workspace")], max_length=10),
                 ),
-                (
-                    "name",
-                    models.CharField(help_text="Name in the runtime of the pool.", max_length=64),
-                ),
+                ("name", models.CharField(help_text="Name in the runtime of the pool.", max_length=64)),
                 (
                     "left_at",
                     models.DateTimeField(
@@ -759,95 +1171,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["id"],
-            },
-        ),
-        migrations.CreateModel(
-            name="SessionWorker",
-            fields=[
-                (
-                    "pod",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        primary_key=True,
-                        related_name="session_worker",
-                        serialize=False,
-                        to="projects.pod",
-                    ),
-                ),
-                ("node", models.PositiveIntegerField(help_text="Rank of the pod in the run.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("ready", "Ready"), ("gone", "Gone")], default="ready", max_length=10
-                    ),
-                ),
-                ("python", models.CharField(max_length=20)),
-                ("cloudpickle", models.CharField(max_length=20)),
-                ("joined_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-            ],
-            options={
-                "ordering": ["session", "node", "joined_at"],
-            },
-        ),
-        migrations.CreateModel(
-            name="Project",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        unique=True,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lower-case letters, digits and dashes. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
-                ("title", models.CharField(blank=True, max_length=200)),
-                (
-                    "rank",
-                    models.IntegerField(
-                        default=0, help_text="Higher ranks within the department come first."
-                    ),
-                ),
-                (
-                    "reclaim_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
-                    ),
-                ),
-                (
-                    "preempt_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Seconds. Empty: the department's value.", null=True
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "department",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="projects",
-                        to="projects.department",
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ["department__name", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("pool", "kind", "name"), name="leftover_once")
+                ],
             },
         ),
         migrations.CreateModel(
@@ -909,17 +1235,43 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user__username", "id"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("department__isnull", True),
+                                ("project__isnull", True),
+                                ("role", "platform_admin"),
+                            ),
+                            models.Q(
+                                ("department__isnull", False),
+                                ("project__isnull", True),
+                                ("role", "department_admin"),
+                            ),
+                            models.Q(
+                                ("department__isnull", True),
+                                ("project__isnull", False),
+                                ("role", "project_admin"),
+                            ),
+                            models.Q(
+                                ("department__isnull", True),
+                                ("project__isnull", False),
+                                ("role__in", ["member", "viewer"]),
+                            ),
+                            models.Q(
+                                ("department__isnull", False), ("project__isnull", True), ("role", "viewer")
+                            ),
+                            _connector="OR",
+                        ),
+                        name="membership_role_fits_its_scope",
+                    ),
+                    models.UniqueConstraint(
+                        fields=("user", "department", "project"),
+                        name="membership_once_per_scope",
+                        nulls_distinct=False,
+                    ),
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name="budget",
-            name="project",
-            field=models.ForeignKey(
-                null=True,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="+",
-                to="projects.project",
-            ),
         ),
         migrations.CreateModel(
             name="Quota",
@@ -979,6 +1331,75 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pool__name", "department__name", "project__name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("department__isnull", False), ("project__isnull", True)),
+                            models.Q(("department__isnull", True), ("project__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="quota_has_one_owner",
+                    ),
+                    models.UniqueConstraint(
+                        fields=("department", "pool"), name="quota_once_per_department_and_pool"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("project", "pool"), name="quota_once_per_project_and_pool"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("gpu_milli__gte", 0), ("gpu_milli__lte", 1000000000000)),
+                        name="quota_gpu_milli_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("cpu_milli__gte", 0), ("cpu_milli__lte", 1000000000000)),
+                        name="quota_cpu_milli_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("memory_mib__gte", 0), ("memory_mib__lte", 1000000000000)),
+                        name="quota_memory_mib_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("limit_gpu_milli__gte", 0), ("limit_gpu_milli__lte", 1000000000000)
+                        ),
+                        name="quota_limit_gpu_milli_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("limit_cpu_milli__gte", 0), ("limit_cpu_milli__lte", 1000000000000)
+                        ),
+                        name="quota_limit_cpu_milli_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("limit_memory_mib__gte", 0), ("limit_memory_mib__lte", 1000000000000)
+                        ),
+                        name="quota_limit_memory_mib_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("weight_gpu__gte", 0),
+                            ("weight_gpu__lte", 1000000.0),
+                            ("weight_cpu__gte", 0),
+                            ("weight_cpu__lte", 1000000.0),
+                            ("weight_memory__gte", 0),
+                            ("weight_memory__lte", 1000000.0),
+                        ),
+                        name="quota_weights_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)), name="quota_rank_range"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("limit_gpu_milli__isnull", True),
+                            ("gpu_milli__lte", models.F("limit_gpu_milli")),
+                            ("gpu_milli__isnull", True),
+                            _connector="OR",
+                        ),
+                        name="quota_gpu_within_limit",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -997,14 +1418,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("actor", models.CharField(max_length=150)),
-                (
-                    "comment",
-                    models.CharField(blank=True, help_text="Reason for the change.", max_length=500),
-                ),
-                (
-                    "reverts",
-                    models.BigIntegerField(help_text="Change that this one reverts.", null=True),
-                ),
+                ("comment", models.CharField(blank=True, help_text="Reason for the change.", max_length=500)),
+                ("reverts", models.BigIntegerField(help_text="Change that this one reverts.", null=True)),
                 (
                     "written",
                     models.JSONField(
@@ -1051,6 +1466,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["due_at", "id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("done_at", None)), fields=["due_at"], name="quota_expiry_due"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1088,6 +1508,23 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("department", "project", "pool"),
+                        name="removed_quota_once",
+                        nulls_distinct=False,
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("department__isnull", False), ("project__isnull", True)),
+                            models.Q(("department__isnull", True), ("project__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="removed_quota_has_one_owner",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="SavedView",
@@ -1099,10 +1536,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("name", models.CharField(max_length=60)),
-                (
-                    "query",
-                    models.TextField(help_text="Query string of the page."),
-                ),
+                ("query", models.TextField(help_text="Query string of the page.")),
                 (
                     "saved_at",
                     models.DateTimeField(
@@ -1120,6 +1554,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "name"), name="view_name_once_per_person")
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1237,14 +1674,15 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["service", "-id"], name="scaling_newest"),
+                    models.Index(
+                        condition=models.Q(("completed_at__isnull", True)),
+                        fields=["service"],
+                        name="scaling_open",
+                    ),
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name="scalerequest",
-            name="service",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="requests", to="projects.service"
-            ),
         ),
         migrations.CreateModel(
             name="MetricsPoint",
@@ -1271,6 +1709,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["service", "at"],
+                "constraints": [models.UniqueConstraint(fields=("service", "at"), name="metrics_point_once")],
             },
         ),
         migrations.CreateModel(
@@ -1314,95 +1753,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Session",
-            fields=[
-                (
-                    "workload",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        primary_key=True,
-                        related_name="session",
-                        serialize=False,
-                        to="projects.workload",
-                    ),
-                ),
-                (
-                    "address",
-                    models.CharField(help_text="URL at which the workers reach this server.", max_length=255),
-                ),
-                (
-                    "executor",
-                    models.CharField(
-                        choices=[("process", "Process"), ("thread", "Thread")],
-                        default="process",
-                        max_length=10,
-                    ),
-                ),
-                ("slots", models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")),
-                ("max_attempts", models.PositiveIntegerField(default=3)),
-                (
-                    "idle_timeout",
-                    models.PositiveIntegerField(help_text="Seconds without a request from the client."),
-                ),
-                (
-                    "python",
-                    models.CharField(
-                        help_text="Python version of the client; workers need the same.", max_length=20
-                    ),
-                ),
-                ("cloudpickle", models.CharField(max_length=20)),
-                (
-                    "setup",
-                    models.BinaryField(default=bytes, help_text="Pickled plugins of the client."),
-                ),
-                ("turn", models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")),
-                ("ends", models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")),
-                (
-                    "taken",
-                    models.PositiveBigIntegerField(
-                        default=0, help_text="Number of ended calls that the client has received."
-                    ),
-                ),
-                (
-                    "fault",
-                    models.TextField(
-                        blank=True, help_text="Error that keeps the session from running functions."
-                    ),
-                ),
-                (
-                    "seen_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the client's last request.",
-                    ),
-                ),
-            ],
-        ),
-        migrations.AddField(
-            model_name="workload",
-            name="project",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="projects.project"
-            ),
-        ),
-        migrations.AddField(
-            model_name="workload",
-            name="submitted_by",
-            field=models.ForeignKey(
-                null=True,
-                on_delete=django.db.models.deletion.SET_NULL,
-                related_name="workloads",
-                to=settings.AUTH_USER_MODEL,
-            ),
-        ),
-        migrations.AddField(
-            model_name="service",
-            name="workload",
-            field=models.OneToOneField(
-                on_delete=django.db.models.deletion.CASCADE, related_name="service", to="projects.workload"
-            ),
-        ),
-        migrations.CreateModel(
             name="RoleNode",
             fields=[
                 (
@@ -1444,6 +1794,31 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["workload", "position"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("workload", "position"), name="role_position_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("max__isnull", True), ("min__isnull", True), ("need__isnull", False)),
+                            models.Q(("max__isnull", False), ("min__isnull", False), ("need__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="role_is_a_group_or_a_leaf",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("min__isnull", True), ("min__lte", models.F("max")), _connector="OR"
+                        ),
+                        name="role_min_within_max",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("gpu_milli__lte", 1000)),
+                        name="role_shares_at_most_one_device_each",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("gpu_milli", 0), ("gpu_memory_mib", 0), _connector="OR"),
+                        name="role_asks_by_share_or_by_memory",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1510,14 +1885,24 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-issued_at", "-id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("seen_at__isnull", False)),
+                        fields=["workload", "-seen_at"],
+                        name="port_visit_seen",
+                    )
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("cookie_digest__isnull", True), ("used_at__isnull", True)),
+                            models.Q(("cookie_digest__isnull", False), ("used_at__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="port_link_is_used_for_a_visit",
+                    )
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name="pod",
-            name="workload",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="pods", to="projects.workload"
-            ),
         ),
         migrations.CreateModel(
             name="InferenceEngine",
@@ -1654,6 +2039,36 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["service", "number"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(
+                            ("ended_at__isnull", True),
+                            models.Q(("router_url", ""), _negated=True),
+                            _connector="OR",
+                        ),
+                        fields=["service"],
+                        name="engine_live",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("service", "number"), name="engine_number_once"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at__isnull", True), ("origin", "external")),
+                        fields=("service", "url"),
+                        name="engine_url_once_while_live",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at__isnull", False), ("state__in", ("REMOVED", "FAILED"))),
+                            models.Q(
+                                ("ended_at__isnull", True),
+                                models.Q(("state__in", ("REMOVED", "FAILED")), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="engine_ended_has_a_time",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1736,6 +2151,22 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "project", "department", "to"),
+                        name="subscription_once_per_place_and_address",
+                        nulls_distinct=False,
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("project__isnull", True), ("user__isnull", True)),
+                            models.Q(("department__isnull", True), ("user__isnull", True)),
+                            models.Q(("department__isnull", True), ("project__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="subscription_has_one_place_at_most",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1814,6 +2245,24 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name_plural": "deliveries",
                 "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
+                    models.Index(
+                        condition=models.Q(("state", "waiting")), fields=["due_at"], name="delivery_due"
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("ended_at__isnull", True), ("state", "waiting")),
+                            models.Q(
+                                models.Q(("state", "waiting"), _negated=True), ("ended_at__isnull", False)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="delivery_ended_has_a_time",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1838,10 +2287,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("about", models.CharField(blank=True, max_length=200)),
-                (
-                    "text",
-                    models.TextField(help_text="YAML document of this project; the name is optional."),
-                ),
+                ("text", models.TextField(help_text="YAML document of this project; the name is optional.")),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
                 ("version", models.BigIntegerField(editable=False)),
@@ -1865,588 +2311,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["project__name", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "name"), name="template_once_per_project")
+                ],
             },
-        ),
-        migrations.AddConstraint(
-            model_name="apitoken",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("revoked_at__isnull", True)),
-                fields=("user", "name"),
-                name="token_name_once_per_person",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="budgetwarning",
-            constraint=models.UniqueConstraint(
-                fields=("budget", "month", "percent"), name="budget_warning_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="identity",
-            constraint=models.UniqueConstraint(fields=("issuer", "subject"), name="identity_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="leftover",
-            constraint=models.UniqueConstraint(fields=("pool", "kind", "name"), name="leftover_once"),
-        ),
-        migrations.AddField(
-            model_name="call",
-            name="worker",
-            field=models.ForeignKey(
-                blank=True,
-                null=True,
-                on_delete=django.db.models.deletion.SET_NULL,
-                related_name="calls",
-                to="projects.sessionworker",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="project",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)), name="project_rank_range"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("department__isnull", True), ("project__isnull", True), ("role", "platform_admin")
-                    ),
-                    models.Q(
-                        ("department__isnull", False), ("project__isnull", True), ("role", "department_admin")
-                    ),
-                    models.Q(
-                        ("department__isnull", True), ("project__isnull", False), ("role", "project_admin")
-                    ),
-                    models.Q(
-                        ("department__isnull", True),
-                        ("project__isnull", False),
-                        ("role__in", ["member", "viewer"]),
-                    ),
-                    models.Q(("department__isnull", False), ("project__isnull", True), ("role", "viewer")),
-                    _connector="OR",
-                ),
-                name="membership_role_fits_its_scope",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                fields=("user", "department", "project"),
-                name="membership_once_per_scope",
-                nulls_distinct=False,
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="budget",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("department__isnull", False), ("project__isnull", True)),
-                    models.Q(("department__isnull", True), ("project__isnull", False)),
-                    _connector="OR",
-                ),
-                name="budget_has_one_owner",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="budget",
-            constraint=models.UniqueConstraint(fields=("department",), name="budget_once_per_department"),
-        ),
-        migrations.AddConstraint(
-            model_name="budget",
-            constraint=models.UniqueConstraint(fields=("project",), name="budget_once_per_project"),
-        ),
-        migrations.AddConstraint(
-            model_name="budget",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("gpu_hours__gte", 1), ("gpu_hours__lte", 1000000000)),
-                name="budget_hours_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("department__isnull", False), ("project__isnull", True)),
-                    models.Q(("department__isnull", True), ("project__isnull", False)),
-                    _connector="OR",
-                ),
-                name="quota_has_one_owner",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.UniqueConstraint(
-                fields=("department", "pool"), name="quota_once_per_department_and_pool"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.UniqueConstraint(
-                fields=("project", "pool"), name="quota_once_per_project_and_pool"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("gpu_milli__gte", 0), ("gpu_milli__lte", 1000000000000)),
-                name="quota_gpu_milli_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("cpu_milli__gte", 0), ("cpu_milli__lte", 1000000000000)),
-                name="quota_cpu_milli_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("memory_mib__gte", 0), ("memory_mib__lte", 1000000000000)),
-                name="quota_memory_mib_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("limit_gpu_milli__gte", 0), ("limit_gpu_milli__lte", 1000000000000)),
-                name="quota_limit_gpu_milli_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("limit_cpu_milli__gte", 0), ("limit_cpu_milli__lte", 1000000000000)),
-                name="quota_limit_cpu_milli_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("limit_memory_mib__gte", 0), ("limit_memory_mib__lte", 1000000000000)),
-                name="quota_limit_memory_mib_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("weight_gpu__gte", 0),
-                    ("weight_gpu__lte", 1000000.0),
-                    ("weight_cpu__gte", 0),
-                    ("weight_cpu__lte", 1000000.0),
-                    ("weight_memory__gte", 0),
-                    ("weight_memory__lte", 1000000.0),
-                ),
-                name="quota_weights_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)), name="quota_rank_range"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="quota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("limit_gpu_milli__isnull", True),
-                    ("gpu_milli__lte", models.F("limit_gpu_milli")),
-                    ("gpu_milli__isnull", True),
-                    _connector="OR",
-                ),
-                name="quota_gpu_within_limit",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="quotaexpiry",
-            index=models.Index(
-                condition=models.Q(("done_at", None)), fields=["due_at"], name="quota_expiry_due"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="removedquota",
-            constraint=models.UniqueConstraint(
-                fields=("department", "project", "pool"), name="removed_quota_once", nulls_distinct=False
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="removedquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("department__isnull", False), ("project__isnull", True)),
-                    models.Q(("department__isnull", True), ("project__isnull", False)),
-                    _connector="OR",
-                ),
-                name="removed_quota_has_one_owner",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="savedview",
-            constraint=models.UniqueConstraint(fields=("user", "name"), name="view_name_once_per_person"),
-        ),
-        migrations.AddIndex(
-            model_name="scaling",
-            index=models.Index(fields=["service", "-id"], name="scaling_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="scaling",
-            index=models.Index(
-                condition=models.Q(("completed_at__isnull", True)), fields=["service"], name="scaling_open"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="scalerequest",
-            index=models.Index(fields=["service", "-created_at", "-id"], name="scale_request_newest"),
-        ),
-        migrations.AddConstraint(
-            model_name="scalerequest",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(
-                    ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
-                    _negated=True,
-                ),
-                fields=("service",),
-                name="one_scale_request_at_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="scalerequest",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("ended_at__isnull", False),
-                        ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
-                    ),
-                    models.Q(
-                        ("ended_at__isnull", True),
-                        models.Q(
-                            ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
-                            _negated=True,
-                        ),
-                    ),
-                    _connector="OR",
-                ),
-                name="scale_request_ended_has_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="metricspoint",
-            constraint=models.UniqueConstraint(fields=("service", "at"), name="metrics_point_once"),
-        ),
-        migrations.AddField(
-            model_name="sessionworker",
-            name="session",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="workers", to="projects.session"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="session",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("max_attempts__gte", 1), ("slots__gte", 1)),
-                name="session_tries_and_runs_at_least_one",
-            ),
-        ),
-        migrations.AddField(
-            model_name="call",
-            name="session",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="calls", to="projects.session"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(fields=["phase", "project"], name="workload_phase_project"),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(fields=["first_started_at"], name="workload_first_started"),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(
-                condition=models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
-                fields=["phase"],
-                name="workload_live",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=models.Index(
-                condition=models.Q(
-                    ("deadline__isnull", False),
-                    models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
-                ),
-                fields=["deadline"],
-                name="workload_deadline",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="workload",
-            index=django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
-        ),
-        migrations.AddConstraint(
-            model_name="workload",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
-                fields=("project", "name"),
-                name="workload_name_once_while_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workload",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("priority__gte", 0), ("priority__lte", 1000)),
-                name="workload_priority_range",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workload",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("pools__len__gt", 0)), name="workload_names_a_pool"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workload",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("ended_at__isnull", False),
-                    models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
-                    _connector="OR",
-                ),
-                name="workload_ended_has_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workload",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("phase", "stopping"), _negated=True),
-                    models.Q(("next_phase", ""), _negated=True),
-                    _connector="OR",
-                ),
-                name="workload_stopping_knows_where_to",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="service",
-            index=models.Index(
-                condition=models.Q(("ended_at__isnull", True)), fields=["id"], name="service_live"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rolenode",
-            constraint=models.UniqueConstraint(fields=("workload", "position"), name="role_position_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="rolenode",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("max__isnull", True), ("min__isnull", True), ("need__isnull", False)),
-                    models.Q(("max__isnull", False), ("min__isnull", False), ("need__isnull", True)),
-                    _connector="OR",
-                ),
-                name="role_is_a_group_or_a_leaf",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rolenode",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("min__isnull", True), ("min__lte", models.F("max")), _connector="OR"),
-                name="role_min_within_max",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rolenode",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("gpu_milli__lte", 1000)), name="role_shares_at_most_one_device_each"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="rolenode",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("gpu_milli", 0), ("gpu_memory_mib", 0), _connector="OR"),
-                name="role_asks_by_share_or_by_memory",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="portlink",
-            index=models.Index(
-                condition=models.Q(("seen_at__isnull", False)),
-                fields=["workload", "-seen_at"],
-                name="port_visit_seen",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="portlink",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("cookie_digest__isnull", True), ("used_at__isnull", True)),
-                    models.Q(("cookie_digest__isnull", False), ("used_at__isnull", False)),
-                    _connector="OR",
-                ),
-                name="port_link_is_used_for_a_visit",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="pod",
-            index=models.Index(
-                condition=models.Q(("state__in", ("starting", "running", "stopping"))),
-                fields=["node"],
-                name="pod_on_node_live",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="pod",
-            index=models.Index(
-                condition=models.Q(("state__in", ("starting", "running", "stopping"))),
-                fields=["state"],
-                name="pod_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="pod",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("state__in", ["starting", "running", "stopping"])),
-                fields=("workload", "role", "index"),
-                name="pod_once_while_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="pod",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("ended_at__isnull", False),
-                    ("state__in", ["starting", "running", "stopping"]),
-                    _connector="OR",
-                ),
-                name="pod_ended_has_a_time",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="inferenceengine",
-            index=models.Index(
-                condition=models.Q(
-                    ("ended_at__isnull", True), models.Q(("router_url", ""), _negated=True), _connector="OR"
-                ),
-                fields=["service"],
-                name="engine_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="inferenceengine",
-            constraint=models.UniqueConstraint(fields=("service", "number"), name="engine_number_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="inferenceengine",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("ended_at__isnull", True), ("origin", "external")),
-                fields=("service", "url"),
-                name="engine_url_once_while_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="inferenceengine",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("ended_at__isnull", False), ("state__in", ("REMOVED", "FAILED"))),
-                    models.Q(
-                        ("ended_at__isnull", True),
-                        models.Q(("state__in", ("REMOVED", "FAILED")), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="engine_ended_has_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="subscription",
-            constraint=models.UniqueConstraint(
-                fields=("user", "project", "department", "to"),
-                name="subscription_once_per_place_and_address",
-                nulls_distinct=False,
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="subscription",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("project__isnull", True), ("user__isnull", True)),
-                    models.Q(("department__isnull", True), ("user__isnull", True)),
-                    models.Q(("department__isnull", True), ("project__isnull", True)),
-                    _connector="OR",
-                ),
-                name="subscription_has_one_place_at_most",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("state", "waiting")), fields=["due_at"], name="delivery_due"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="delivery",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("ended_at__isnull", True), ("state", "waiting")),
-                    models.Q(models.Q(("state", "waiting"), _negated=True), ("ended_at__isnull", False)),
-                    _connector="OR",
-                ),
-                name="delivery_ended_has_a_time",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="template",
-            constraint=models.UniqueConstraint(fields=("project", "name"), name="template_once_per_project"),
-        ),
-        migrations.AddIndex(
-            model_name="call",
-            index=models.Index(
-                condition=models.Q(("state", "ended"), _negated=True),
-                fields=["session", "state", "id"],
-                name="call_not_ended",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="call",
-            index=models.Index(
-                condition=models.Q(("state", "ended")), fields=["session", "ended"], name="call_ended"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="call",
-            constraint=models.UniqueConstraint(fields=("session", "key"), name="call_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="call",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("ended__isnull", False), ("state", "ended"), models.Q(("outcome", ""), _negated=True)
-                    ),
-                    models.Q(
-                        models.Q(("state", "ended"), _negated=True), ("ended__isnull", True), ("outcome", "")
-                    ),
-                    _connector="OR",
-                ),
-                name="call_ended_has_an_outcome",
-            ),
         ),
     ]
