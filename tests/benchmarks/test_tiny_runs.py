@@ -20,6 +20,9 @@ PRINTED = {  # by every run that measured something
     "pools_at_size": "leaks 0", "elastic_service": "drawn: ", "whole_system": "submit to running",
 }  # fmt: skip
 
+# The other benchmarks start servers and pods.
+ONLY_DECISIONS = {"decide", "turns", "tenants", "openb"}
+
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
@@ -52,7 +55,9 @@ def run(name: str, traces: Path, *options: str) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ONLY_DECISIONS else pytest.mark.heavy) for name in ALL]
+)
 def test_benchmark_runs_in_a_tiny_size(name: str, traces: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
     assert PRINTED[name] in run(name, traces, "--tiny")
