@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Number of violations allowed per folder. A number may only go down; a folder that is not listed has none.
 BASELINE: dict[str, int] = {
     "benchmarks": 35,
-    "docs": 121,
+    "docs": 56,
     "examples": 1,
     "platform/berth/cli": 200,
     "platform/berth/client": 115,
