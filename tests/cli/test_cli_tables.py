@@ -12,7 +12,7 @@ from rich.console import Console
 from berth.cli import following, output
 from berth.cli.columns import workload_columns
 from berth.cli.commands import nodes, pools, quota
-from berth.cli.output import Output, Place, Wish, csv_text, fitted, table_of
+from berth.cli.output import ColumnSize, FittedColumn, Output, csv_text, fit_columns, table_of
 from berth.cli.text import now, short
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
@@ -155,18 +155,28 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
     assert output.console_of().is_terminal is False, "a pipe gets none at all"
 
 
-def test_what_is_too_wide_is_written_shorter_then_left_out_then_cut() -> None:
-    wishes = [Wish(30), Wish(24, brief=8), Wish(6, spare=True), Wish(9, spare=True), Wish(80, grows=True)]
-    everything = [Place(at) for at in range(5)]
-    assert fitted(wishes, 200) == everything
-    assert fitted(wishes, 30 + 24 + 6 + 9 + 16 + 8) == everything, "what grows may be cut to something useful"
-    brief = [Place(0), Place(1, brief=True), Place(2), Place(3), Place(4)]
-    assert fitted(wishes, 30 + 8 + 6 + 9 + 16 + 8) == brief
-    assert fitted(wishes, 30 + 8 + 6 + 16 + 6) == [place for place in brief if place.column != 3]
-    assert fitted(wishes, 30 + 8 + 16 + 4) == [Place(0), Place(1, brief=True), Place(4)]
-    assert fitted(wishes, 50) == [Place(0, cut=22), Place(1, brief=True), Place(4)]
-    assert fitted(wishes, 10)[0] == Place(0, cut=16), "and no further"
-    assert fitted([], 10) == []
+def test_wide_table_uses_short_cells_then_drops_columns_then_cuts() -> None:
+    sizes = [
+        ColumnSize(30),
+        ColumnSize(24, brief=8),
+        ColumnSize(6, spare=True),
+        ColumnSize(9, spare=True),
+        ColumnSize(80, grows=True),
+    ]
+    everything = [FittedColumn(at) for at in range(5)]
+    assert fit_columns(sizes, 200) == everything
+    assert fit_columns(sizes, 30 + 24 + 6 + 9 + 16 + 8) == everything, "columns that grow are cut first"
+    brief = [FittedColumn(0), FittedColumn(1, brief=True), FittedColumn(2), FittedColumn(3), FittedColumn(4)]
+    assert fit_columns(sizes, 30 + 8 + 6 + 9 + 16 + 8) == brief
+    assert fit_columns(sizes, 30 + 8 + 6 + 16 + 6) == [column for column in brief if column.column != 3]
+    assert fit_columns(sizes, 30 + 8 + 16 + 4) == [
+        FittedColumn(0),
+        FittedColumn(1, brief=True),
+        FittedColumn(4),
+    ]
+    assert fit_columns(sizes, 50) == [FittedColumn(0, cut=22), FittedColumn(1, brief=True), FittedColumn(4)]
+    assert fit_columns(sizes, 10)[0] == FittedColumn(0, cut=16), "and is not cut further"
+    assert fit_columns([], 10) == []
 
 
 def test_a_time_says_as_much_as_tells_it_from_others() -> None:

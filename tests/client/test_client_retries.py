@@ -90,4 +90,4 @@ def test_what_may_be_done_twice_is_never_repeated(
     if delay is not None:
         assert outcome in (Loss.NEVER_SENT, 429)
         assert attempt < Patience().attempts
-        assert 0 <= delay <= Patience().longest_wait_asked
+        assert 0 <= delay <= Patience().max_retry_after

@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from berth.client import Client
 
 COMPLETIONS = 100
@@ -16,12 +18,12 @@ Names = Callable[[str], list[str]]
 
 
 def workload_names(incomplete: str) -> list[str]:
-    """Live workloads, as NAME or, once a project is begun, as PROJECT/NAME."""
+    """Return live workloads as NAME, or as PROJECT/NAME if `incomplete` has a slash."""
     project, _, name = incomplete.rpartition("/")
 
     def ask(client: "Client") -> list[str]:
-        found = client.workloads.list(limit=COMPLETIONS, search=name or None, project=project or None)
-        return [workload.handle if project else workload.name for workload in found]
+        workloads = client.workloads.list(limit=COMPLETIONS, search=name or None, project=project or None)
+        return [workload.handle if project else workload.name for workload in workloads]
 
     return _offered(ask, incomplete)
 
@@ -30,8 +32,8 @@ def service_names(incomplete: str) -> list[str]:
     project, _, _ = incomplete.rpartition("/")
 
     def ask(client: "Client") -> list[str]:
-        found = client.services.list(project=project or None, ended=False)
-        return [f"{service.project}/{service.name}" if project else service.name for service in found]
+        services = client.services.list(project=project or None, ended=False)
+        return [f"{service.project}/{service.name}" if project else service.name for service in services]
 
     return _offered(ask, incomplete)
 
@@ -58,7 +60,7 @@ def context_names(incomplete: str) -> list[str]:
     from berth.client.config import BadSettings, read_contexts, settings_path
 
     try:
-        return [name for name in read_contexts(settings_path()).known if name.startswith(incomplete)]
+        return [name for name in read_contexts(settings_path()).servers if name.startswith(incomplete)]
     except BadSettings:
         return []
 
@@ -70,10 +72,10 @@ def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[
 
     try:
         with Client(patience=Patience(attempts=1)) as client:
-            found = list(ask(client))
+            names = list(ask(client))
     except (ClientError, BadSettings):
         return []
-    return sorted({name for name in found if name.startswith(incomplete)})[:COMPLETIONS]
+    return sorted({name for name in names if name.startswith(incomplete)})[:COMPLETIONS]
 
 
 WorkloadArgument = Annotated[
@@ -103,18 +105,17 @@ OwnerArgument = Annotated[
 
 @contextmanager
 def connected() -> Iterator["Client"]:
-    """The client is imported here so that `berth --help` need not wait for it."""
-    from berth.client import Client
+    from berth.client import Client  # takes long to import, and `berth --help` does not need it
 
     with Client() as client:
         yield client
 
 
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """The decorated command's help and name stay; its options are the fields of `kind`, in their order."""
+    """Return a decorator that gives a command the fields of the dataclass `kind` as options, in order."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(
@@ -123,7 +124,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
             default=_default(field.default, field.default_factory),
             annotation=hints[field.name],
         )
-        for field in fields(kind)  # type: ignore[arg-type]
+        for field in fields(kind)
     ]
 
     def wrap(command: Callable[[T], None]) -> Callable[..., None]:
@@ -132,7 +133,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
 
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__annotations__ = hints
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        cast("Any", run).__signature__ = inspect.Signature(parameters)
         return run
 
     return wrap

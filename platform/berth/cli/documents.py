@@ -9,21 +9,21 @@ from berth.cli.exits import BadInput, invalid
 if TYPE_CHECKING:
     from berth.client import Client
 
-Named = list[tuple[str, dict[str, Any]]]  # where it stands, document
+Named = list[tuple[str, dict[str, Any]]]  # source, document
 
 
 def from_files(files: Iterable[str]) -> Named:
     from berth.client.documents import read_documents
 
-    return [found for file in files for found in read_documents(file)]
+    return [document for file in files for document in read_documents(file)]
 
 
 def from_template(reference: str, project: str | None, name: str | None) -> Named:
     """Return the document of a template; `name` replaces its name."""
     with connected() as client:
-        found = client.templates.get(*place_of(client, reference, project))
+        template = client.templates.get(*place_of(client, reference, project))
     renamed = {"name": name} if name else {}
-    return [(found.handle, {**found.document, **renamed})]
+    return [(template.handle, {**template.document, **renamed})]
 
 
 def place_of(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
@@ -82,10 +82,10 @@ def draft_of(
 def _from_file(file: str) -> dict[str, Any]:
     from berth.client.documents import read_documents
 
-    found = [document for _, document in read_documents(file)]
-    if len(found) != 1:
-        raise BadInput(f"{file}: contains {len(found)} documents; allowed: one, with `changes`")
-    return dict(found[0])
+    documents = [document for _, document in read_documents(file)]
+    if len(documents) != 1:
+        raise BadInput(f"{file}: contains {len(documents)} documents; allowed: one, with `changes`")
+    return dict(documents[0])
 
 
 def _from_words(client: "Client", sets: list[str], removes: list[str]) -> list[dict[str, Any]]:

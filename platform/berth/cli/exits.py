@@ -44,7 +44,7 @@ check fails."""
 
 
 def code_of_outcome(workload: "Workload") -> ExitCode:
-    """Exit code of a command that waited for the end of a workload."""
+    """Return the exit code of a command that waited for the end of a workload."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(workload.phase, ExitCode.DONE)
 
@@ -75,7 +75,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """The extra to install, or None when a module of Berth itself is missing."""
+    """Return the extra to install, or None if a module of Berth itself is missing."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
@@ -94,7 +94,7 @@ def invalid(option: str, message: str, value: object, allowed: str) -> BadInput:
 
 
 def unknown(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
-    """Message for a name that does not exist, with the nearest allowed one."""
+    """Return the message for a name that does not exist, with the nearest allowed one."""
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"

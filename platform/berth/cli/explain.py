@@ -32,7 +32,7 @@ def blocker_numbers(numbers: Mapping[str, Any]) -> str:
 
 
 def expected_line(at: datetime | None, because: str) -> str:
-    """The expected start as a sentence, or an empty string."""
+    """Return the expected start as a sentence, or an empty string."""
     if at is not None:
         return f"Expected start: {local(at)}" + (f", {because}." if because else ".")
     return f"Expected start unknown: {because}." if because else ""
@@ -43,23 +43,23 @@ def queue_lines(queue: Any) -> Iterator[str]:
     for kind in ("project", "department"):
         standing = (queue or {}).get(kind)
         if isinstance(standing, dict):
-            told = ", ".join(
+            amounts = ", ".join(
                 f"{'fair share' if name == 'share' else name} {_gpus(standing[name])}"
                 for name in STANDINGS
                 if name in standing
             )
-            yield f"{kind} {standing.get('name')}: {told} (GPUs in {standing.get('pool')})"
+            yield f"{kind} {standing.get('name')}: {amounts} (GPUs in {standing.get('pool')})"
             for line in _how(standing):
                 yield f"  {line}"
 
 
 def _how(standing: Mapping[str, Any]) -> Iterator[str]:
     """Yield the explanation of the fair share: of GPUs, or of the requested resources without GPUs."""
-    told = standing.get("how") or {}
-    asked = standing.get("requested") or {}
-    chosen = ["gpu"] if asked.get("gpu") else [name for name in told if asked.get(name)]
+    explanations = standing.get("how") or {}
+    requested = standing.get("requested") or {}
+    chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]
     for resource in chosen or ["gpu"]:
-        yield from map(str, told.get(resource) or ())
+        yield from map(str, explanations.get(resource) or ())
 
 
 def _spoken(name: str, value: Any, resource: str) -> str:
@@ -83,46 +83,48 @@ def print_impact(impact: "QuotaImpact") -> None:
     _section("Fair shares, in GPUs", map(_share, filter(_moves_gpus, impact.shares)))
     _section("Would start", map(_start, impact.starts))
     _section("Would no longer start", map(_start, impact.no_longer_starting))
-    _section("Would be evicted", (line for gone in impact.evictions for line in _eviction(gone)))
+    _section("Would be evicted", (line for eviction in impact.evictions for line in _eviction(eviction)))
     _section("Pending reason would change", map(_reason, impact.reasons))
     if message := _hidden(impact.hidden):
         print(f"\nWorkloads that are not visible to you: {message}")
 
 
 def quota_line(quota: Mapping[str, Any]) -> str:
-    """vision on local: gpu 4 -> 8."""
+    """Return a line such as "vision on local: gpu 4 -> 8"."""
     before, after = quota.get("before"), quota.get("after")
     name = f"{quota.get('name')} on {quota.get('pool')}"
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
     was = _flat(before or {})
     changed = [
-        f"{key} {_said(was[key]) if key in was else 'nothing'} -> {_said(value)}"
+        f"{key} {_amount(was[key]) if key in was else 'nothing'} -> {_amount(value)}"
         for key, value in _flat(after).items()
         if key not in was or was[key] != value
     ]
     if before is None:
-        told = ", ".join(f"{key} {_said(value)}" for key, value in _flat(after).items() if value is not None)
-        return f"{name}: new: {told}"
+        values = ", ".join(
+            f"{key} {_amount(value)}" for key, value in _flat(after).items() if value is not None
+        )
+        return f"{name}: new: {values}"
     return f"{name}: {', '.join(changed) or 'unchanged'}"
 
 
-def _section(title: str, lines: Iterator[str]) -> None:
-    found = list(lines)
-    if found:
+def _section(title: str, items: Iterator[str]) -> None:
+    lines = list(items)
+    if lines:
         print_section(title)
-        for line in found:
+        for line in lines:
             print(f"  {safe(line)}")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
 
 
-def _said(value: Any) -> str:
+def _amount(value: Any) -> str:
     return "unlimited" if value is None else plain(value)
 
 
@@ -141,9 +143,9 @@ def _start(entry: Mapping[str, Any]) -> str:
     return f"{entry['project']}/{entry['workload']} on {entry['pool']}, {gpus}{when}"
 
 
-def _eviction(gone: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{gone.get('kind')}: {gone.get('summary')}"
-    for line in gone.get("lines") or ():
+def _eviction(eviction: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{eviction.get('kind')}: {eviction.get('summary')}"
+    for line in eviction.get("lines") or ():
         yield f"  {line}"
 
 
@@ -163,10 +165,10 @@ def _hidden(hidden: Mapping[str, Any]) -> str:
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
 
 
-def print_shares(stories: Iterable["ShareTrace"]) -> None:
-    for told in stories:
-        for chapter in told.trace:
-            of = chapter.queue if chapter.queue == told.pool else f"{chapter.queue} on {told.pool}"
+def print_shares(traces: Iterable["ShareTrace"]) -> None:
+    for trace in traces:
+        for chapter in trace.trace:
+            of = chapter.queue if chapter.queue == trace.pool else f"{chapter.queue} on {trace.pool}"
             print_section(safe(f"{chapter.name}: {UNITS[chapter.resource]} of {of}"))
             for line in chapter.explanation:
                 print(f"  {safe(line)}")

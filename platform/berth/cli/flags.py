@@ -25,7 +25,7 @@ def _option(help_text: str, *names: str, metavar: Text = None) -> Any:
 
 @dataclass(frozen=True)
 class SubmitFlags:
-    """Every option of `berth submit`; what is left out stands in no document."""
+    """Options of `berth submit`. Options without a value are left out of the document."""
 
     command: Annotated[
         Texts, typer.Argument(metavar="[-- COMMAND...]", help="Command of each replica, after --.")
@@ -184,7 +184,7 @@ class SubmitFlags:
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        """What these options say, in the words of the workload document."""
+        """Return the workload document of these options; raise BadInput if they exclude each other."""
         if self.shell and self.command:
             raise BadInput("--shell and a command exclude each other")
         at_top = {
@@ -201,7 +201,7 @@ class SubmitFlags:
             "restart_policy": _restart(self.restart), "labels": mapping("--label", self.label or ()),
             "notifications": [_notification(to, self.notify_on) for to in self.notify or ()],
         }  # fmt: skip
-        return _said(at_top)
+        return _without_empty(at_top)
 
     def _role(self) -> dict[str, Any]:
         role = {
@@ -209,13 +209,15 @@ class SubmitFlags:
             "gpu": None if self.gpu is None else amount("--gpu", self.gpu), "gpu_devices": self.gpu_devices,
             "gpu_memory_mib": _amount(self.gpu_memory), "gpu_models": self.gpu_model,
             "cpu": _amount(self.cpu), "memory_mib": _amount(self.memory),
-            "limit": _said({"cpu": _amount(self.cpu_limit), "memory_mib": _amount(self.memory_limit)}),
+            "limit": _without_empty(
+                {"cpu": _amount(self.cpu_limit), "memory_mib": _amount(self.memory_limit)}
+            ),
             "node_selector": mapping("--node-selector", self.node_selector or ()),
             "tolerations": [toleration(entry) for entry in self.toleration or ()],
             "spread_per_node": self.spread_per_node,
-            "topology": _said({"required": self.topology, "preferred": self.topology_preferred}),
+            "topology": _without_empty({"required": self.topology, "preferred": self.topology_preferred}),
         }  # fmt: skip
-        return _said(role)
+        return _without_empty(role)
 
 
 FLAG_OF = {
@@ -236,12 +238,12 @@ FLAG_OF = {
 
 
 def flag_of(path: str) -> str:
-    """The option that put a value where the document's path points."""
+    """Return the option that sets the value at `path` of the document."""
     fits = (part for part in FLAG_OF if path == part or path.startswith((f"{part}.", f"{part}[")))
     return FLAG_OF.get(max(fits, key=len, default=""), path)
 
 
-def _said(values: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value not in ([], {})}
 
 
@@ -274,7 +276,7 @@ SHOWN = 500
 
 @dataclass(frozen=True)
 class Selection:
-    """Every option of `berth list`."""
+    """Options of `berth list`."""
 
     project: ProjectOption = None
     department: DepartmentOption = None
@@ -295,7 +297,7 @@ class Selection:
     watch: WatchOption = False
     output: OutputOption = Output.TABLE
 
-    def found(self, client: "Client") -> list["Workload"]:
+    def workloads(self, client: "Client") -> list["Workload"]:
         phases = tuple(self.phase or (() if self.every else LIVE))
         filters: dict[str, object] = {
             "project": self.project, "department": self.department, "pool": self.pool, "phase": phases,

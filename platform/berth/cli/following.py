@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from berth.client import Client
-    from berth.client.models.workloads import LineInLog, Pod, Workload
+    from berth.client.models.workloads import LogMatch, Pod, Workload
 
 PAUSE_SECONDS = 0.5
 SLOW_PAUSE_SECONDS = 1.0
@@ -25,17 +25,20 @@ def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
     out: "Screen | Matching | None" = None,
 ) -> "Workload":  # fmt: skip
-    """One pod's output, attempt after attempt; changes between are told on stderr. `tail` cuts the first."""
+    """Print the output of one pod, attempt after attempt, until the workload ends; return it as it ended.
+
+    Phase changes are printed on stderr. `tail` limits the lines of the first attempt.
+    """
     out = out or Screen()
-    poured, told = "", ("", "")
+    printed, reported = "", ("", "")
     while True:
-        if (workload.phase, workload.reason) != told:
-            told = (workload.phase, workload.reason)
-            tell(workload)
+        if (workload.phase, workload.reason) != reported:
+            reported = (workload.phase, workload.reason)
+            print_change(workload)
         latest = _latest_pod(client, workload, pod)
-        if latest is not None and latest.id != poured:
-            _pour(client, latest, workload.id, None if poured else tail, out)
-            poured = latest.id
+        if latest is not None and latest.id != printed:
+            _print_attempt(client, latest, workload.id, None if printed else tail, out)
+            printed = latest.id
         elif workload.has_ended:
             return workload
         else:
@@ -45,7 +48,7 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Of the present run: the one that was named, else that of rank 0; its latest attempt."""
+    """Return the latest attempt of the named pod, or of rank 0, in the current run."""
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
@@ -56,8 +59,10 @@ def _started(pod: "Pod") -> float:
     return pod.created_at.timestamp() if pod.created_at else 0.0
 
 
-def _pour(client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching") -> None:
-    """One attempt's output to its end: a lost connection is taken up where it broke."""
+def _print_attempt(
+    client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching"
+) -> None:
+    """Print the output of one attempt to its end; a broken connection is resumed at the same byte."""
     from berth.client import Unreachable
 
     offset, losses = 0, 0
@@ -81,10 +86,10 @@ def _pour(client: "Client", pod: "Pod", workload_id: str, tail: int | None, out:
             time.sleep(PAUSE_SECONDS * losses)
 
 
-LONGEST = 1 << 20  # bytes of a line that is judged as one
-HELD_BACK = 4096  # of a sequence that has not ended
+LINE_MAX = 1 << 20  # bytes; a longer line is matched in parts
+SEQUENCE_MAX = 4096  # bytes of an incomplete sequence at the end
 COLOUR = rb"\x1b\[[0-9;:]*m"
-COMMANDS = re.compile(
+SEQUENCES = re.compile(
     rb"(" + COLOUR + rb")"
     rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # other sequences with parameters
     rb"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\)"  # titles, links, device strings
@@ -92,11 +97,11 @@ COMMANDS = re.compile(
     rb"|\xc2[\x80-\x9f]"
     rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )  # fmt: skip
-BEGUN = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)|\xc2)\Z")
+INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)|\xc2)\Z")
 
 
 class Screen:
-    """Standard output. Call `end` when nothing more comes."""
+    """Standard output without control sequences that change a terminal. Call `end` after the last piece."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -118,7 +123,7 @@ class Screen:
 
 
 class Matching:
-    """Hands on the lines that contain a text. Call `end` when nothing more comes."""
+    """Pass on the lines that contain a text. Call `end` after the last piece."""
 
     def __init__(self, text: str, ignore_case: bool, out: Screen) -> None:
         self._fold = ignore_case
@@ -127,10 +132,10 @@ class Matching:
 
     def __call__(self, piece: bytes) -> None:
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > LONGEST:
+        if len(self._rest) > LINE_MAX:
             lines, self._rest = [*lines, self._rest], b""
-        if found := [line for line in lines if self._matches(line)]:
-            self._out(b"\n".join(found) + b"\n")
+        if matching := [line for line in lines if self._matches(line)]:
+            self._out(b"\n".join(matching) + b"\n")
 
     def end(self) -> None:
         if self._matches(self._rest):
@@ -142,10 +147,10 @@ class Matching:
         return self._wanted in (line.lower() if self._fold else line)
 
 
-def as_grep(found: Iterable["LineInLog"], last: int) -> Iterator[tuple[int, str]]:
-    """Number and line, each once, beyond `last`: `12:` before one that matches, `11-` before others."""
+def as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
+    """Yield each line after `last` once, with its number: `12:` before a match, `11-` before its context."""
     shown: dict[int, str] = {}
-    for each in found:
+    for each in matches:
         before = enumerate(each.before, each.line - len(each.before))
         for number, text in (*before, *enumerate(each.after, each.line + 1)):
             shown.setdefault(number, f"{number}-{text}")
@@ -154,18 +159,20 @@ def as_grep(found: Iterable["LineInLog"], last: int) -> Iterator[tuple[int, str]
 
 
 def harmless(data: bytes) -> tuple[bytes, bytes]:
-    """What may go to a terminal, and the beginning of a sequence that is still to be judged."""
-    begun = BEGUN.search(data, max(0, len(data) - HELD_BACK))
-    held = begun[0] if begun else b""
-    return COMMANDS.sub(rb"\1", data[: len(data) - len(held)]), held
+    """Return the text that a terminal may show, and an incomplete sequence at the end."""
+    incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
+    tail = incomplete[0] if incomplete else b""
+    return SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail
 
 
 REFRESH_SECONDS = 2.0
 
 
 def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
-    """Redrawn in place on a terminal, printed anew elsewhere, until Ctrl-C. While the server cannot be
-    reached the last one stays; what cannot be drawn at all ends it at once."""
+    """Redraw in place on a terminal, or print again elsewhere, until Ctrl-C.
+
+    While the server is unreachable the last drawing stays. An error of the first drawing is raised.
+    """
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -186,20 +193,20 @@ def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS
             try:
                 last = draw()
                 live.update(last, refresh=True)
-            except Unreachable as trouble:
-                live.update(Group(last, Text(safe(f"berth: {trouble}"), style="red")), refresh=True)
+            except Unreachable as error:
+                live.update(Group(last, Text(safe(f"berth: {error}"), style="red")), refresh=True)
 
 
 def stay_with(client: "Client", workload: "Workload") -> "Workload":
-    """Tells each change on a line, and returns the workload as it ended."""
+    """Print each phase change; return the workload as it ended."""
     last = workload
     for last in client.workloads.changes(workload.id):
-        tell(last)
+        print_change(last)
     return last
 
 
-def tell(workload: "Workload") -> None:
-    """On stderr, so that output stays output."""
+def print_change(workload: "Workload") -> None:
+    """Print phase and reason on stderr; stdout is for the output of pods."""
     reason = f" ({workload.reason})" if workload.reason else ""
     message = f": {workload.message}" if workload.message else ""
     print(safe(f"{workload.handle} is {workload.phase}{reason}{message}"), file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """For programs: as the server said it, not as people read it."""
+        """Whether the output is meant for programs: the server's values, unformatted."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -40,8 +40,11 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. Where the terminal is narrow its cells are written as `brief` says, `spare`
-    columns are left out, the last one first, and `grows` columns are cut."""
+    """One column of a table.
+
+    On a narrow terminal, cells are written by `brief`, `spare` columns are left out, the last one first, and
+    `grows` columns are cut.
+    """
 
     title: str
     of: Callable[[Any], str]
@@ -54,7 +57,7 @@ class Column:
 
 
 def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, nothing: str) -> None:
-    """All items, or the sentence that says that there are none."""
+    """Print the items, or `nothing` on stderr if there are none."""
     if output.is_data:
         show_data([plain_of(item) for item in items], output)
     elif items:
@@ -74,8 +77,6 @@ def show_data(data: object, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif output is Output.CSV:
-        from berth.cli.output import csv_text
-
         print(csv_text(data), end="")
     else:
         import yaml
@@ -93,7 +94,7 @@ def table_of(
     output: Output = Output.TABLE,
     width: int = UNLIMITED_WIDTH,
 ) -> "Table":
-    """`width`: how many letters a line may have."""
+    """Return a table whose lines have at most `width` characters."""
     from rich.table import Table
 
     items = list(items)
@@ -104,26 +105,24 @@ def table_of(
         for at, column in enumerate(shown)
         if column.brief is not None
     }
-    wishes = [
-        Wish(_widest(column, [row[at] for row in rows]),
+    sizes = [
+        ColumnSize(_widest(column, [row[at] for row in rows]),
              _widest(column, briefs[at]) if at in briefs else None, column.spare, column.grows)
         for at, column in enumerate(shown)
     ]  # fmt: skip
-    places = fitted(wishes, width)
+    fitted = fit_columns(sizes, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for place in places:
-        column = shown[place.column]
+    for fit in fitted:
+        column = shown[fit.column]
         table.add_column(
             column.title,
             no_wrap=not column.grows,
             justify="right" if column.right else "left",
             overflow="ellipsis",
-            max_width=place.cut,
+            max_width=fit.cut,
         )
     for number, row in enumerate(rows):
-        table.add_row(
-            *(briefs[place.column][number] if place.brief else row[place.column] for place in places)
-        )
+        table.add_row(*(briefs[fit.column][number] if fit.brief else row[fit.column] for fit in fitted))
     return table
 
 
@@ -132,7 +131,7 @@ def _widest(column: Column, cells: Sequence["Text"]) -> int:
 
 
 def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output = Output.TABLE) -> None:
-    """A table of them, as the terminal has room for it, or whole."""
+    """Print a table of the items, fitted to the terminal unless `output` is wide."""
     whole = output is Output.WIDE
     print_table(table_of(items, columns, output, UNLIMITED_WIDTH if whole else room()), whole=whole)
 
@@ -145,7 +144,7 @@ def _cell(column: Column, of: Callable[[Any], str], item: Any) -> "Text":
 
 
 def print_table(table: "Table", *, whole: bool = False) -> None:
-    """Cut to the terminal's width; whole lines where that was asked for or the reader is another program."""
+    """Print a table, cut to the width of the terminal; whole lines with `whole` or without a terminal."""
     console = console_of()
     if console.is_terminal and not whole:
         console.print(table)
@@ -158,7 +157,7 @@ def print_table(table: "Table", *, whole: bool = False) -> None:
 
 
 def room() -> int:
-    """Letters on a line of the terminal; as many as one likes where there is none."""
+    """Return the width of the terminal in characters, UNLIMITED_WIDTH without a terminal."""
     console = console_of()
     return console.width if console.is_terminal else UNLIMITED_WIDTH
 
@@ -170,10 +169,10 @@ def console_of() -> "Console":
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """A name and its value on each line; what has no value is left out."""
-    known = [(name, value) for name, value in fields if value]
-    width = max((len(name) for name, _ in known), default=0)
-    for name, value in known:
+    """Print one name and value per line; leave out empty values."""
+    filled = [(name, value) for name, value in fields if value]
+    width = max((len(name) for name, _ in filled), default=0)
+    for name, value in filled:
         print(f"{name:<{width}}  {safe(value)}")
 
 
@@ -182,51 +181,54 @@ def print_section(title: str) -> None:
 
 
 GAP = 2
-CUT_TO = 16  # with so many letters a cell that is cut is still of use
+CUT_TO = 16  # characters; a cell that is cut further is of no use
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a column needs: its longest cell, and the longest of them written shorter, if they can be."""
+class ColumnSize:
+    """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None
+    brief: int | None = None  # with short cells, if the column has them
     spare: bool = False
     grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A column that is shown; `cut`: no more letters than these."""
+class FittedColumn:
+    """A column that is shown, cut to `cut` characters."""
 
     column: int
     brief: bool = False
     cut: int | None = None
 
 
-def fitted(wishes: Sequence[Wish], room: int) -> list[Place]:
-    """Of the spare columns the last go first; of the others the widest is cut."""
-    kept, brief = list(range(len(wishes))), False
+def fit_columns(sizes: Sequence[ColumnSize], room: int) -> list[FittedColumn]:
+    """Return the columns that fit into `room` characters.
+
+    Spare columns are left out first, from the right. If that is not enough, the widest column is cut.
+    """
+    shown, brief = list(range(len(sizes))), False
 
     def needed(at: int) -> int:
-        wish = wishes[at]
-        width = wish.brief if brief and wish.brief is not None else wish.width
-        return min(width, CUT_TO) if wish.grows else width
+        size = sizes[at]
+        width = size.brief if brief and size.brief is not None else size.width
+        return min(width, CUT_TO) if size.grows else width
 
     def over() -> int:
-        return sum(needed(at) + GAP for at in kept) - GAP - room
+        return sum(needed(at) + GAP for at in shown) - GAP - room
 
     if over() > 0:
         brief = True
-    for at in reversed(range(len(wishes))):
-        if over() > 0 and wishes[at].spare:
-            kept.remove(at)
+    for at in reversed(range(len(sizes))):
+        if over() > 0 and sizes[at].spare:
+            shown.remove(at)
     cuts: dict[int, int] = {}
-    fixed = [at for at in kept if not wishes[at].grows]
+    fixed = [at for at in shown if not sizes[at].grows]
     if over() > 0 and fixed:
         widest = max(fixed, key=lambda at: (needed(at), -at))
         cuts[widest] = max(min(CUT_TO, needed(widest)), needed(widest) - over())
-    return [Place(at, brief and wishes[at].brief is not None, cuts.get(at)) for at in kept]
+    return [FittedColumn(at, brief and sizes[at].brief is not None, cuts.get(at)) for at in shown]
 
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Keep running and refresh the output.")]
@@ -240,7 +242,7 @@ def listing(
     *,
     watch: bool = False,
 ) -> None:
-    """`find` and `columns` are asked anew for each look: ages go on, too."""
+    """Print a list, or with `watch` refresh it; `find` and `columns` are called at every refresh."""
     if not watch:
         show_list(find(), columns(), output, nothing)
         return
@@ -255,7 +257,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(data: object) -> str:
-    """A list has a row for each item, an object one row; what lies deeper is named `outer.inner`."""
+    """Return CSV with one row per item of a list, one row for an object; nested keys become `outer.inner`."""
     rows = [dict(_flat(item)) for item in (data if isinstance(data, list) else [data])]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not columns:
@@ -279,7 +281,7 @@ def _flat(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """A list of plain values is one cell; a spreadsheet must not take a name for a formula."""
+    """Return the text of a cell; text that a spreadsheet would run as a formula is quoted."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

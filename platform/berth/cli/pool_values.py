@@ -95,7 +95,7 @@ class PoolValues:
 
     def document(self) -> dict[str, Any]:
         values: dict[str, Any] = {} if self.file is None else _from_file(self.file)
-        said = {
+        options = {
             "nodes": None if self.nodes is None else nodes_of(self.nodes), "provider": self.provider,
             "runtime": self.runtime, "gpus_per_node": self.gpus_per_node, "gpu_model": self.gpu_model,
             "cpu": None if self.cpu is None else amount_or_text(self.cpu),
@@ -106,19 +106,19 @@ class PoolValues:
             "node_consolidation": self.node_consolidation,
             "disruption_budgets": None if self.budget is None else budgets_of(self.budget),
         }  # fmt: skip
-        said = {key: value for key, value in said.items() if value is not None}
+        options = {key: value for key, value in options.items() if value is not None}
         installed = self._environment()
         if installed:
-            said["environment"] = {**values.get("environment", {}), **installed}
-        return {**values, **said, **_settings(self.sets or ())}
+            options["environment"] = {**values.get("environment", {}), **installed}
+        return {**values, **options, **_settings(self.sets or ())}
 
     def _environment(self) -> dict[str, Any]:
-        said = {
+        options = {
             "python": self.python, "pip": self.pip, "apt": self.apt,
             "indexes": [index_of(text) for text in self.index or ()],
             "env": mapping("--env", self.env or ()),
         }  # fmt: skip
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in options.items() if value}
 
     def named(self, in_file: object) -> str:
         name = self.name or in_file
@@ -128,14 +128,14 @@ class PoolValues:
             raise BadInput(f"the pool has two names, {self.name!r} and, in the file, {in_file!r}")
         return name
 
-    def something(self, changes: dict[str, Any]) -> None:
+    def require_changes(self, changes: dict[str, Any]) -> None:
         if not changes:
             raise BadInput("pool edit: name at least one value: --nodes, --set KEY=VALUE, -f FILE ...")
 
 
 @dataclass(frozen=True)
 class PoolChanges(PoolValues):
-    """The same for an edit, which can be previewed and may drain nodes."""
+    """Options of `berth pool edit`, which can be previewed and may drain nodes."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Drain nodes without asking.")] = False
     dry_run: Annotated[
@@ -144,7 +144,7 @@ class PoolChanges(PoolValues):
 
 
 def nodes_of(text: str) -> int | list[int] | dict[str, int]:
-    """The notations as one types them; whether the numbers hold together is for the server to say."""
+    """Parse one of NOTATIONS. The server checks that the numbers are consistent."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]
@@ -163,13 +163,13 @@ def nodes_of(text: str) -> int | list[int] | dict[str, int]:
 def _settings(entries: Iterable[str]) -> dict[str, Any]:
     import yaml
 
-    found = {}
+    settings = {}
     for key, text in mapping("--set", entries).items():
         try:
-            found[key] = yaml.safe_load(text)
+            settings[key] = yaml.safe_load(text)
         except yaml.YAMLError:
             raise invalid(f"--set {key}", "is not YAML", text, "a YAML value") from None
-    return found
+    return settings
 
 
 def _mib(text: str) -> int:
@@ -186,10 +186,10 @@ def _mib(text: str) -> int:
 def _from_file(file: str) -> dict[str, Any]:
     from berth.client.documents import read_documents
 
-    found = [document for _, document in read_documents(file)]
-    if len(found) != 1:
-        raise BadInput(f"{file}: contains {len(found)} documents; allowed: one pool")
-    return dict(found[0])
+    documents = [document for _, document in read_documents(file)]
+    if len(documents) != 1:
+        raise BadInput(f"{file}: contains {len(documents)} documents; allowed: one pool")
+    return dict(documents[0])
 
 
 PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
@@ -209,9 +209,9 @@ def index_of(text: str) -> dict[str, Any]:
 
 
 def _plugin(entry: str) -> dict[str, Any]:
-    name, colon, said = entry.partition(":")
+    name, colon, settings = entry.partition(":")
     parameters: dict[str, Any] = {}
-    for part in said.split(",") if colon else ():
+    for part in settings.split(",") if colon else ():
         key, equals, text = part.partition("=")
         if not equals or not key.strip() or key.strip() in parameters:
             raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED)
@@ -244,10 +244,10 @@ def budgets_of(entries: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _budget(entry: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
     for part in ENTRY.split(entry.strip()):
         key, equals, value = part.partition("=")
-        if not equals or key not in KEYS or key in found:
+        if not equals or key not in KEYS or key in budget:
             raise invalid("--budget", "is not a budget", entry, ALLOWED)
-        found[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
-    return found
+        budget[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
+    return budget

@@ -11,7 +11,7 @@ DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
 
 
 def seconds(option: str, text: str) -> int:
-    """90, 45s, 30m, 2h, 7d."""
+    """Return the seconds of a duration such as 90, 45s, 30m, 2h or 7d."""
     match = DURATION.fullmatch(text)
     if match is None:
         allowed = "seconds, or a duration such as 45s, 30m, 2h or 7d"
@@ -44,7 +44,7 @@ def to_come(option: str, text: str, now: datetime) -> str:
 
 
 def amount(option: str, text: str) -> int | float:
-    """A plain number; whole ones without a point."""
+    """Return a number, an int if it is whole."""
     try:
         value = float(text)
     except ValueError:
@@ -53,7 +53,7 @@ def amount(option: str, text: str) -> int | float:
 
 
 def amount_or_text(text: str) -> int | float | str:
-    """A number where it is one; else text with a unit ("800m", "1Gi"), which the document's rules judge."""
+    """Return a number, or the text with its unit ("800m", "1Gi"), which the document's rules validate."""
     try:
         value = float(text)
     except ValueError:
@@ -67,20 +67,20 @@ def amount_or_unlimited(option: str, text: str) -> int | float | None:
 
 def mapping(option: str, entries: Iterable[str]) -> dict[str, str]:
     """Parse KEY=VALUE entries; raise BadInput if a key occurs twice."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
             raise invalid(option, "is not KEY=VALUE", entry, "KEY=VALUE")
-        if key in found:
+        if key in values:
             raise BadInput(f"{option}: {key} is set twice")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def toleration(entry: str) -> dict[str, str]:
-    """KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE, KEY; without a value the taint's value does not matter."""
+    """Parse KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE or KEY; without a value any value is tolerated."""
     taint, _, effect = entry.partition(":")
     key, sign, value = taint.partition("=")
-    found = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}
-    return {**found, "effect": effect} if effect else found
+    parsed = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}
+    return {**parsed, "effect": effect} if effect else parsed

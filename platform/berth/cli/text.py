@@ -5,19 +5,19 @@ from datetime import UTC, datetime
 
 
 def safe(text: object) -> str:
-    """Nothing that a terminal would take for an order: control characters are written out."""
+    """Return the text with control characters escaped, so that a terminal does not execute them."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
 
 
 def number(value: float | None, none: str = "-") -> str:
-    """8 and not 8.0; thousandths where there are any."""
+    """Return 8 instead of 8.0, and at most three decimals."""
     if value is None:
         return none
     return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else f"{int(value)}"
 
 
 def span(seconds: float) -> str:
-    """45s, 12m, 3h20m, 5d."""
+    """Return a duration such as 45s, 12m, 3h20m or 5d."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -34,12 +34,12 @@ def age(moment: datetime | None, now: datetime) -> str:
 
 
 def local(moment: datetime | None) -> str:
-    """In the reader's own zone, which stands behind it."""
+    """Return the time in the local time zone, with its name."""
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def short(moment: datetime | None) -> str:
-    """In the reader's own zone too, and only as much as tells it from others now."""
+    """Return the local time without the parts that it shares with now."""
     if moment is None:
         return "-"
     here, today = moment.astimezone(), datetime.now().astimezone()
@@ -53,7 +53,7 @@ def now() -> datetime:
 
 
 def pairs(values: Mapping[str, object]) -> str:
-    """key value, key value: the numbers of a blocker or an eviction on one line."""
+    """Return "key value, key value", such as the numbers of a blocker."""
     return ", ".join(f"{safe(key).replace('_', ' ')} {plain(value)}" for key, value in values.items())
 
 

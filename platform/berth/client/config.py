@@ -22,7 +22,7 @@ class BadSettings(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the server is, the token to show it, and the project to use when none is named."""
+    """Address of the server, access token and default project."""
 
     address: str = DEFAULT_ADDRESS
     token: str = field(default="", repr=False)
@@ -35,29 +35,32 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Servers that one works with, by the names that one gave them, and which of them is meant now."""
+    """Servers by the name of their context, and the name of the current context."""
 
     current: str = ""
-    known: Mapping[str, Settings] = field(default_factory=dict)
+    servers: Mapping[str, Settings] = field(default_factory=dict)
 
     def chosen(self, name: str = "") -> Settings:
-        """Of that name, else the present one; nothing special when there is none."""
-        if name and name not in self.known:
-            allowed = ", ".join(self.known) or "none exists"
+        """Return the named or the current server, else default settings; raise BadSettings if unknown."""
+        if name and name not in self.servers:
+            allowed = ", ".join(self.servers) or "none exists"
             raise BadSettings(str(Problem("context", "does not exist", shown(name), allowed)))
-        return self.known.get(name or self.current, Settings())
+        return self.servers.get(name or self.current, Settings())
 
     def with_one(self, name: str, settings: Settings) -> "Contexts":
-        return Contexts(name, {**self.known, name: settings})
+        return Contexts(name, {**self.servers, name: settings})
 
     def without(self, name: str) -> "Contexts":
-        left = {known: settings for known, settings in self.known.items() if known != name}
+        left = {key: settings for key, settings in self.servers.items() if key != name}
         return Contexts("" if self.current == name else self.current, left)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
-    """BERTH_URL, BERTH_TOKEN and BERTH_PROJECT go before the file, of which BERTH_CONTEXT names a part. A
-    stored token is shown to nobody but the server it was stored for."""
+    """Return the settings of the context that BERTH_CONTEXT names, or of the current one.
+
+    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server that
+    it was stored for.
+    """
     environ = os.environ if environ is None else environ
     stored = read_contexts(path or settings_path(environ)).chosen(environ.get("BERTH_CONTEXT", ""))
     address = checked_address(environ.get("BERTH_URL") or stored.address)
@@ -74,7 +77,7 @@ def settings_path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """What the file says; none when there is no file."""
+    """Return the contexts of a settings file, none if there is no file; raise BadSettings if invalid."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = dict(values.get("contexts") or {})
@@ -83,13 +86,13 @@ def read_contexts(path: Path) -> Contexts:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}") from None
     if any(key in values for key in KEYS):
-        tables.setdefault(FIRST, values)  # a file of before there were several
-    known = {str(name): _settings(table, path) for name, table in tables.items()}
-    return Contexts(str(values.get("context") or (FIRST if FIRST in known else "")), known)
+        tables.setdefault(FIRST, values)  # a file of a version with one server
+    servers = {str(name): _settings(table, path) for name, table in tables.items()}
+    return Contexts(str(values.get("context") or (FIRST if FIRST in servers else "")), servers)
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """Replaced in one step, readable by its owner only."""
+    """Replace the file atomically, readable only by its owner."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
@@ -103,18 +106,18 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
 def _settings(table: object, path: Path) -> Settings:
     if not isinstance(table, dict):
         raise BadSettings(f"{path} cannot be read: a context has address, token and project")
-    known = {key: str(table[key]) for key in KEYS if table.get(key)}
-    if "address" in known:
-        known["address"] = checked_address(known["address"])
-    return Settings(**known)
+    values = {key: str(table[key]) for key in KEYS if table.get(key)}
+    if "address" in values:
+        values["address"] = checked_address(values["address"])
+    return Settings(**values)
 
 
 def _text(contexts: Contexts) -> str:
     parts = [f"context = {_quoted(contexts.current)}\n"] if contexts.current else []
-    for name, settings in contexts.known.items():
+    for name, settings in contexts.servers.items():
         values = {"address": settings.address, "token": settings.token, "project": settings.project}
-        said = "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items() if value)
-        parts.append(f"[contexts.{_quoted(name)}]\n{said}")
+        lines = "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items() if value)
+        parts.append(f"[contexts.{_quoted(name)}]\n{lines}")
     return "\n".join(parts)
 
 
@@ -123,7 +126,7 @@ def _quoted(text: str) -> str:
 
 
 def checked_address(address: str) -> str:
-    """The address without a trailing slash; anything that is not http or https with a host is refused."""
+    """Return the address without a trailing slash; raise BadSettings unless it is an http(s) address."""
     try:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port

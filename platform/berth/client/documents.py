@@ -14,7 +14,7 @@ SIZE_MAX = 10 * 2**20
 
 
 class _Strict(yaml.SafeLoader):
-    """A key given twice is a mistake; the usual loader would keep the last."""
+    """YAML loader that rejects duplicate keys; the default loader keeps the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -31,18 +31,18 @@ class _Strict(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where it stands, document) for each document of a file; `-` is stdin. Raises SpecError."""
+    """Yield the source and the content of each document of a file; `-` is stdin. Raises SpecError."""
     place = "stdin" if file == STDIN else file
     try:
-        found = [document for document in yaml.load_all(read_text(file), _Strict) if document is not None]
+        documents = [document for document in yaml.load_all(read_text(file), _Strict) if document is not None]
     except yaml.YAMLError as error:
         raise SpecError([Problem(place, "cannot be read", _where(error), "YAML or JSON")]) from None
     except (RecursionError, ValueError) as error:
         raise SpecError([Problem(place, f"cannot be read: {error}", "", "YAML or JSON")]) from None
-    if not found:
+    if not documents:
         raise SpecError([Problem(place, "holds no document", "", "a workload document")])
-    for number, document in enumerate(found, 1):
-        where = place if len(found) == 1 else f"{place}, document {number}"
+    for number, document in enumerate(documents, 1):
+        where = place if len(documents) == 1 else f"{place}, document {number}"
         if not isinstance(document, dict):
             raise SpecError(
                 [Problem(where, "is not a workload document", type(document).__name__, "keys and values")]
@@ -51,7 +51,7 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_text(file: str) -> str:
-    """As it was written. Raises SpecError."""
+    """Return the text of a file; `-` is stdin. Raises SpecError."""
     try:
         data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _bytes(Path(file))
         text = data.decode()

@@ -7,15 +7,15 @@ from berth.core.problems import Problem
 
 
 class ClientError(Exception):
-    """Anything that kept a call from being answered as asked."""
+    """Base class of all errors of the client."""
 
 
 class Unreachable(ClientError):
-    """No answer came: the server is not there, or the connection was lost too often."""
+    """The server does not answer, or the connection was lost too often."""
 
 
 class Ambiguous(ClientError):
-    """A name that fits several workloads; `candidates` are the handles that would be understood."""
+    """A name that matches several workloads; `candidates` are their unambiguous handles."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
         super().__init__(f"{name} names {len(candidates)} workloads: {', '.join(candidates)}")
@@ -23,35 +23,35 @@ class Ambiguous(ClientError):
 
 
 class SessionError(ClientError):
-    """A session, or one call in it, did not do what was asked."""
+    """A session, or one of its calls, failed."""
 
 
 class SessionEnded(SessionError):
-    """The session is over: cancelled, failed, idle for too long, or unfit to run anything. It says which."""
+    """The session was cancelled, failed, idle for too long or unable to run calls; the message says which."""
 
 
 class NotPicklable(SessionError):
-    """What was to be sent cannot be pickled; the message names the part of it that cannot."""
+    """A function, its arguments or its result cannot be pickled; the message names the part."""
 
 
 class CallTooLarge(SessionError):
-    """A function with its arguments, or a result, has more bytes than may be sent."""
+    """A function with its arguments, or a result, exceeds the size limit."""
 
 
 class CallInterrupted(SessionError):
-    """Its worker died or was taken away, as often as a call may be tried."""
+    """The worker died or was evicted in every attempt of the call."""
 
 
 class CallFailed(SessionError):
-    """The worker could not run the function, or not send what it returned; the message says why."""
+    """The worker could not run the function or send its result; the message says why."""
 
 
 class RemoteError(SessionError):
-    """The function raised an error that cannot be opened here; this says what it was."""
+    """The function raised an error that cannot be unpickled here; the message has its type and text."""
 
 
 class RemoteTraceback(Exception):
-    """The cause of an error that a function raised on its node: where that was, as text."""
+    """Traceback of an error on a node, as the cause of the error."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ class RemoteTraceback(Exception):
 
 
 class Refused(ClientError):
-    """The server answered no. The fields are those of its problem document."""
+    """The server refused the request. The fields are those of its problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
@@ -77,16 +77,16 @@ class Refused(ClientError):
         super().__init__(self.detail)
 
     def lines(self) -> list[str]:
-        """What to show: one line for each field that is wrong, else one sentence."""
+        """Return one line for each invalid field, or the detail of the error."""
         return [str(problem) for problem in self.problems] or [self.detail]
 
 
 class Invalid(Refused):
-    """Something in the request is not allowed."""
+    """The request is invalid."""
 
 
 class NotSignedIn(Refused):
-    """There is no token, or it is not valid any more."""
+    """The token is missing, expired or revoked."""
 
 
 class Forbidden(Refused):
@@ -94,19 +94,19 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    """There is no such object, or none that this person may see."""
+    """The object does not exist, or the user may not see it."""
 
 
 class Conflict(Refused):
-    """The object's state, or somebody's change meanwhile, does not allow it."""
+    """The state of the object, or a change at the same time, does not allow the request."""
 
 
 class RateLimited(Refused):
-    """Too many requests; `retry_after` says when to come back."""
+    """Too many requests; repeat after `retry_after` seconds."""
 
 
 class ServerFailed(Refused):
-    """The server broke while answering."""
+    """The server failed while it handled the request."""
 
 
 BY_STATUS: Mapping[int, type[Refused]] = {
@@ -116,7 +116,7 @@ BY_STATUS: Mapping[int, type[Refused]] = {
 
 
 def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> Refused:
-    """The error that fits an answer."""
+    """Return the error for an HTTP status and a problem document."""
     kind = ServerFailed if status >= 500 else BY_STATUS.get(status, Refused)
     return kind(status, problem, retry_after)
 

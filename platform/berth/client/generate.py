@@ -24,7 +24,7 @@ REPLACEMENTS = (
 
 
 def generated() -> dict[str, str]:
-    """The text of every generated module of `berth.client.sync`, by file name."""
+    """Return the text of every generated module of `berth.client.sync` by file name."""
     sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in BY_HAND]
     return {file.name: synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
 

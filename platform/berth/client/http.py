@@ -18,21 +18,20 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
-def manners(settings: Settings) -> dict[str, Any]:
-    """How every connection of ours is set up. A proxy for the outside world must not get requests for this
-    machine."""
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Return the httpx options of a connection. Requests to this machine do not use a proxy."""
     headers = {"Accept": "application/json", "User-Agent": "berth-client"}
     if settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "base_url": f"{settings.address}/api/v1/",
         "headers": headers,
         "timeout": TIMEOUT,
         "trust_env": not settings.is_local,
     }
-    if settings.is_local and (known := os.environ.get("SSL_CERT_FILE")):
-        given["verify"] = _trusting(known)  # what is trusted elsewhere is trusted here too
-    return given
+    if settings.is_local and (certificates := os.environ.get("SSL_CERT_FILE")):
+        options["verify"] = _trusting(certificates)  # trust_env is off for local servers
+    return options
 
 
 def _trusting(file: str) -> ssl.SSLContext:
@@ -51,7 +50,7 @@ def loss_of(error: httpx.TransportError) -> Loss:
 
 
 def content_of(answer: httpx.Response) -> Any:
-    """The JSON of an answer; another kind of server at that address is told apart from ours."""
+    """Return the JSON of an answer; raise ServerFailed if another kind of server answered."""
     try:
         return answer.json()
     except ValueError:
@@ -67,16 +66,16 @@ def refused(answer: httpx.Response) -> Refused:
         problem = answer.json()
     except ValueError:
         problem = {}
-    asked = answer.headers.get("Retry-After", "")
+    delay = answer.headers.get("Retry-After", "")
     return refusal(
         answer.status_code,
         problem if isinstance(problem, dict) else {},
-        float(asked) if asked.isdigit() else None,
+        float(delay) if delay.isdigit() else None,
     )
 
 
 def carried(body: object) -> Any:
-    """As JSON can carry it: a time, such as YAML reads of a file, goes as the text it was."""
+    """Return the body as JSON values; dates, which YAML parses, become text again."""
     if isinstance(body, Mapping):
         return {key: carried(value) for key, value in body.items()}
     if isinstance(body, list | tuple):
@@ -85,7 +84,7 @@ def carried(body: object) -> Any:
 
 
 def plain(params: Params | None) -> dict[str, Any]:
-    """Parameters as they stand in an address; those that say nothing are left out."""
+    """Return query parameters as text, without empty ones."""
     words = {True: "true", False: "false"}
     return {
         key: words[value] if isinstance(value, bool) else value

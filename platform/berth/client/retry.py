@@ -7,20 +7,20 @@ OVERLOADED = (502, 503, 504)
 
 
 class Loss(Enum):
-    """How a request came to have no answer."""
+    """Reason why a request has no answer."""
 
-    NEVER_SENT = "never sent"  # nobody took the connection: sending again can do no harm
-    UNANSWERED = "unanswered"  # it may have been carried out
+    NEVER_SENT = "never sent"  # no connection was made, so repeating is safe
+    UNANSWERED = "unanswered"  # the server may have executed it
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long to try; seconds."""
+    """Number of attempts and delays in seconds."""
 
     attempts: int = 5
     first_delay: float = 0.2
     longest_delay: float = 4.0
-    longest_wait_asked: float = 60.0
+    max_retry_after: float = 60.0
 
 
 def delay_before_next(
@@ -32,15 +32,15 @@ def delay_before_next(
     retry_after: float | None = None,
     chance: float = 0.5,
 ) -> float | None:
-    """Seconds to wait before attempt + 1 (attempts count from 1); None: take the outcome as it is.
+    """Return the seconds to wait before the next attempt, None if there is none. Attempts count from 1.
 
-    `repeatable` says that the server does a request once however often it arrives. `chance` (0 to 1)
-    spreads clients that were refused together.
+    `repeatable`: the server executes the request once, however often it arrives. `chance` (0 to 1) spreads
+    the retries of clients that were refused together.
     """
     if attempt >= patience.attempts or not _worth_repeating(outcome, repeatable):
         return None
     if retry_after is not None:
-        return retry_after if retry_after <= patience.longest_wait_asked else None
+        return retry_after if retry_after <= patience.max_retry_after else None
     delay: float = min(patience.first_delay * 2 ** (attempt - 1), patience.longest_delay)
     return delay * (0.5 + chance)
 

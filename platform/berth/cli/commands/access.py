@@ -40,8 +40,8 @@ def list_members(
     berth member list --user dave
     """
     with connected() as client:
-        found = list(client.members.list(project=project, department=department, user=user))
-    show_list(found, _member_columns(), output, "No members.")
+        members = list(client.members.list(project=project, department=department, user=user))
+    show_list(members, _member_columns(), output, "No members.")
 
 
 @member_app.command("add")
@@ -80,17 +80,17 @@ def remove(
     berth member remove dave --project vision
     """
     with connected() as client:
-        known = client.members.list(project=project, department=department, user=user)
-        found = [one for one in known if role in (None, one.role)]
-        if not found:
+        memberships = client.members.list(project=project, department=department, user=user)
+        matching = [one for one in memberships if role in (None, one.role)]
+        if not matching:
             raise BadInput(f"{user} has no such role; see berth member list --user {user}")
-        if len(found) > 1:
-            several = ", ".join(f"{one.role} of {one.scope}" for one in found)
+        if len(matching) > 1:
+            several = ", ".join(f"{one.role} of {one.scope}" for one in matching)
             raise BadInput(
                 f"{user} has several roles ({several}); choose one with --role, --project or --department"
             )
-        client.members.revoke(found[0].id)
-    print(safe(f"Role {found[0].role} of {found[0].scope} revoked from {user}."))
+        client.members.revoke(matching[0].id)
+    print(safe(f"Role {matching[0].role} of {matching[0].scope} revoked from {user}."))
 
 
 @user_app.command("list")
@@ -111,8 +111,8 @@ def list_users(
         Column("ACTIVE", lambda u: "yes" if u.active else "no"),
     ]
     with connected() as client:
-        found = list(client.users.list(search))
-    show_list(found, columns, output, "No users.")
+        users = list(client.users.list(search))
+    show_list(users, columns, output, "No users.")
 
 
 @user_app.command("create")
@@ -169,8 +169,8 @@ def create(
     \b
     berth token create ci --scope read --scope write --expires 30d
     """
-    given = None if expires in (None, "never") else expires
-    until = None if given is None else now() + timedelta(seconds=seconds("--expires", given))
+    lifetime = None if expires in (None, "never") else expires
+    until = None if lifetime is None else now() + timedelta(seconds=seconds("--expires", lifetime))
     with connected() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
@@ -206,8 +206,8 @@ def list_tokens(
         Column("ID", lambda t: str(t.id), right=True, wide=True),
     ]
     with connected() as client:
-        found = [token for token in client.tokens.list() if every or token.revoked_at is None]
-    show_list(found, columns, output, "No tokens.")
+        tokens = [token for token in client.tokens.list() if every or token.revoked_at is None]
+    show_list(tokens, columns, output, "No tokens.")
 
 
 @token_app.command("revoke")
@@ -219,9 +219,9 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id 
     """
     with connected() as client:
         live = [token for token in client.tokens.list() if token.revoked_at is None]
-        found = [token for token in live if name in (token.name, str(token.id))]
-        if len(found) != 1:
-            known = ", ".join(token.name for token in live) or "none"
-            raise BadInput(f"no token {name!r}; one of: {known}")
-        client.tokens.revoke(found[0].id)
-    print(f"{found[0].name} revoked")
+        matching = [token for token in live if name in (token.name, str(token.id))]
+        if len(matching) != 1:
+            names = ", ".join(token.name for token in live) or "none"
+            raise BadInput(f"no token {name!r}; one of: {names}")
+        client.tokens.revoke(matching[0].id)
+    print(f"{matching[0].name} revoked")

@@ -115,17 +115,17 @@ def evictions(
 def _matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
         raise BadInput("--matrix excludes --workload; allowed: --project, --preemptor, --pool, --kind")
-    found = client.evictions.matrix(**filters)
+    matrix = client.evictions.matrix(**filters)
     if output is Output.CSV:
-        show_list(found.pairs, pair_columns(), output, "No evictions.")
+        show_list(matrix.pairs, pair_columns(), output, "No evictions.")
         return
 
     def describe(_: object) -> None:
-        show_list(found.pairs, pair_columns(), output, "No evictions.")
-        if found.omitted:
-            print(f"berth: {found.omitted} more pairs; --limit shows up to 500", file=sys.stderr)
+        show_list(matrix.pairs, pair_columns(), output, "No evictions.")
+        if matrix.omitted:
+            print(f"berth: {matrix.omitted} more pairs; --limit shows up to 500", file=sys.stderr)
 
-    show_one(found, output, describe)
+    show_one(matrix, output, describe)
 
 
 def _id_of(client: "Client", reference: str | None) -> str | None:
@@ -133,7 +133,7 @@ def _id_of(client: "Client", reference: str | None) -> str | None:
 
 
 def _id_or_name(client: "Client", reference: str | None) -> str | None:
-    """The audit outlives workloads: a name that no workload has any more is looked for as it stands."""
+    """Return the id of a workload, or its name if it was deleted: evictions outlive workloads."""
     from berth.client import NotFound
 
     try:
@@ -186,30 +186,30 @@ def health(output: OutputOption = Output.TABLE) -> None:
     berth health -o json || alert
     """
     with connected() as client:
-        found = client.cycles.health()
-    show_one(found, output, lambda _: _print_health(found))
-    if not found.is_well:
+        state = client.cycles.health()
+    show_one(state, output, lambda _: _print_health(state))
+    if not state.is_well:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _print_health(found: "Health") -> None:
-    leader, cycle = found.leader or {}, found.last_cycle or {}
+def _print_health(state: "Health") -> None:
+    leader, cycle = state.leader or {}, state.last_cycle or {}
     leads = f"{leader['holder']}, epoch {leader['epoch']}" if leader else "none"
     if leader and not leader.get("alive"):
         leads += ", lease expired"
     took = sum(float(cycle.get(step) or 0) for step in ("observe_ms", "decide_ms", "commit_ms"))
-    broken = [law for law in found.invariants if not law.get("ok")]
+    broken = [invariant for invariant in state.invariants if not invariant.get("ok")]
     print_fields(
         [
             ("Leader", leads),
-            ("Lease renewed", f"{plain(found.wake.get('last_renewal_seconds'))} s ago" if found.wake else ""),
+            ("Lease renewed", f"{plain(state.wake.get('last_renewal_seconds'))} s ago" if state.wake else ""),
             ("Last cycle", f"{cycle['id']}, {cycle['at']}, {took:.1f} ms" if cycle else "none yet"),
-            ("Pending", str(found.pending)),
-            ("Invariants", f"{len(found.invariants) - len(broken)} of {len(found.invariants)} hold"),
+            ("Pending", str(state.pending)),
+            ("Invariants", f"{len(state.invariants) - len(broken)} of {len(state.invariants)} hold"),
         ]
     )
-    for law in broken:
-        print(f"berth: {safe(law.get('name'))}: {safe(law.get('detail'))}", file=sys.stderr)
+    for invariant in broken:
+        print(f"berth: {safe(invariant.get('name'))}: {safe(invariant.get('detail'))}", file=sys.stderr)
 
 
 def _audit_columns() -> list[Column]:
@@ -227,7 +227,7 @@ def _audit_columns() -> list[Column]:
 
 
 def _changed(change: "Change") -> str:
-    """Of each value that is another one: from what to what."""
+    """Return the values that differ, each before and after the change."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]

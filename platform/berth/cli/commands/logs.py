@@ -48,22 +48,22 @@ def logs(
     screen = Screen()
     out = screen if grep is None else Matching(grep, ignore_case, screen)
     with connected() as client:
-        found = client.workloads.find(workload)
+        selected = client.workloads.find(workload)
         if follow and run is None:
-            ended = follow_output(client, found, pod, tail, out)
+            ended = follow_output(client, selected, pod, tail, out)
             raise typer.Exit(code_of_outcome(ended))
         if follow:
-            for piece in client.workloads.log_stream(found.id, pod=pod, run=run):
+            for piece in client.workloads.log_stream(selected.id, pod=pod, run=run):
                 out(piece)
             out.end()
             raise typer.Exit(ExitCode.DONE)
         if grep is not None:
-            _print_found(client, found.id, pod, run, grep, ignore_case, context)
+            _print_matches(client, selected.id, pod, run, grep, ignore_case, context)
             return
         if tail is not None:
-            out(client.workloads.log(found.id, pod=pod, run=run, tail=tail).data)
+            out(client.workloads.log(selected.id, pod=pod, run=run, tail=tail).data)
         else:
-            _print_whole(client, found.id, pod, run, out)
+            _print_whole(client, selected.id, pod, run, out)
         out.end()
 
 
@@ -90,17 +90,17 @@ def _print_whole(
         offset = chunk.next_offset
 
 
-def _print_found(
+def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
-    """As grep writes it: `12:` before a line that matches, `11-` before others, `--` between."""
+    """Print matches like grep: `12:` before a match, `11-` before its context, `--` between groups."""
     from berth.cli.following import Screen, as_grep
 
     screen, last = Screen(), 0
-    for found in client.workloads.search_log(
+    for page in client.workloads.search_log(
         workload_id, text, pod=pod, run=run, around=context, ignore_case=fold
     ):
-        for number, line in as_grep(found.items, last):
+        for number, line in as_grep(page.items, last):
             apart = context and last and number > last + 1
             screen(f"{'--' + chr(10) if apart else ''}{line}\n".encode())
             last = number

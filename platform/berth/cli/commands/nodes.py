@@ -124,11 +124,11 @@ def terminate(
     if not yes:
         with connected() as client:
             work = client.nodes.get(name).work or []
-        _ask(name, work)
+        _confirm(name, work)
     _do(output, lambda client: client.nodes.terminate(name, reason))
 
 
-def _ask(name: str, work: list[str]) -> None:
+def _confirm(name: str, work: list[str]) -> None:
     if not is_person():
         raise BadInput("node terminate needs a terminal for the confirmation, or --yes")
     stops = "; ".join(map(safe, work)) or "no workloads"
@@ -218,8 +218,8 @@ def remove(
     berth machine remove metal rack7-3 --reason "goes back to the vendor"
     """
     with connected() as client:
-        gone = client.node_pools.remove_machine(pool, machine, reason)
-    show_one(gone, output, _say_how_it_goes)
+        removed = client.node_pools.remove_machine(pool, machine, reason)
+    show_one(removed, output, _say_how_it_goes)
 
 
 @join_token_app.command("issue")
@@ -238,8 +238,7 @@ def issue(
     with connected() as client:
         token = client.node_pools.issue_join_token(pool, seconds=lasts, comment=comment)
     if token.token is None:
-        lost = f"berth: token {token.id} was issued, but lost with the connection: revoke it"
-        print(lost, file=sys.stderr)
+        print(f"berth: token {token.id} was issued, but lost with the connection: revoke it", file=sys.stderr)
         raise typer.Exit(ExitCode.REFUSED)
     show_one(token, output, lambda _: print(token.token))
 
@@ -267,8 +266,8 @@ def list_tokens(
         Column("MACHINE", lambda t: t.used_by or "-", wide=not every),
     ]
     with connected() as client:
-        found = [token for token in client.node_pools.join_tokens(pool) if every or token.state == "open"]
-    show_list(found, columns, output, "No join tokens.")
+        tokens = [token for token in client.node_pools.join_tokens(pool) if every or token.state == "open"]
+    show_list(tokens, columns, output, "No join tokens.")
 
 
 @join_token_app.command("revoke")
@@ -281,13 +280,13 @@ def revoke(
     berth machine token revoke metal 12
     """
     with connected() as client:
-        live = [known for known in client.node_pools.join_tokens(pool) if known.state == "open"]
-        found = [known for known in live if token in (str(known.id), known.prefix)]
-        if len(found) != 1:
-            known_ids = ", ".join(str(known.id) for known in live) or "none"
-            raise BadInput(f"no open token {token!r}; one of: {known_ids}")
-        client.node_pools.revoke_join_token(pool, found[0].id)
-    print(f"{found[0].prefix}... revoked")
+        live = [each for each in client.node_pools.join_tokens(pool) if each.state == "open"]
+        matching = [each for each in live if token in (str(each.id), each.prefix)]
+        if len(matching) != 1:
+            ids = ", ".join(str(each.id) for each in live) or "none"
+            raise BadInput(f"no open token {token!r}; one of: {ids}")
+        client.node_pools.revoke_join_token(pool, matching[0].id)
+    print(f"{matching[0].prefix}... revoked")
 
 
 def _say_how_it_goes(machine: Any) -> None:

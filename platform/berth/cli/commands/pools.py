@@ -61,7 +61,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 
 @app.command("create")
 @takes(PoolValues)
-def create(given: PoolValues) -> None:
+def create(options: PoolValues) -> None:
     """Create a pool from options or a file. Options override the file.
 
     \b
@@ -69,14 +69,14 @@ def create(given: PoolValues) -> None:
     berth pool create -f pool.yaml
     berth pool create hf --nodes 2 --plugin torch --plugin huggingface:token=@token.txt --pip 'numpy>=2'
     """
-    values = given.document()
-    name = given.named(values.pop("name", None))
-    _do(given.output, lambda client: client.node_pools.create(name, **values))
+    values = options.document()
+    name = options.named(values.pop("name", None))
+    _do(options.output, lambda client: client.node_pools.create(name, **values))
 
 
 @app.command("edit")
 @takes(PoolChanges)
-def edit(given: PoolChanges) -> None:
+def edit(options: PoolChanges) -> None:
     """Change values of a pool. Exit code 5 if the pool changes at the same time.
 
     Nodes above a lower maximum are drained, after a confirmation on a terminal.
@@ -88,17 +88,17 @@ def edit(given: PoolChanges) -> None:
     berth pool edit train --node-consolidation when_underutilised --budget nodes=10%
     berth pool edit train --budget 'nodes=0,schedule=0 9 * * mon-fri,duration=8h,zone=Europe/Berlin'
     """
-    changes = given.document()
-    name = given.named(changes.pop("name", None))
-    given.something(changes)
+    changes = options.document()
+    name = options.named(changes.pop("name", None))
+    options.require_changes(changes)
     with connected() as client:
-        if given.dry_run:
-            show_one(client.node_pools.preview_edit(name, changes), given.output, _would_go)
+        if options.dry_run:
+            show_one(client.node_pools.preview_edit(name, changes), options.output, _print_drain)
             return
-        if BOUNDS & changes.keys() and not given.yes and is_person():
-            _ask(client.node_pools.preview_edit(name, changes))
+        if BOUNDS & changes.keys() and not options.yes and is_person():
+            _confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
-    show_one(changed, given.output, _scaled)
+    show_one(changed, options.output, _scaled)
 
 
 @app.command("environment")
@@ -114,11 +114,11 @@ def environment(
     berth pool environment train --script > boot.sh
     """
     with connected() as client:
-        found = client.node_pools.environment(name)
+        image = client.node_pools.environment(name)
     if script:
-        print(found.script, end="")
+        print(image.script, end="")
     else:
-        show_one(found, output, _environment)
+        show_one(image, output, _environment)
 
 
 @app.command("plugins")
@@ -135,8 +135,8 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
         Column("SUMMARY", lambda p: p.summary, grows=True),
     ]
     with connected() as client:
-        found = list(client.node_pools.plugins())
-    show_list(found, columns, output, "No plugins.")
+        available = list(client.node_pools.plugins())
+    show_list(available, columns, output, "No plugins.")
 
 
 @app.command("scale")
@@ -159,36 +159,36 @@ def scale(
     """
     with connected() as client:
         if dry_run:
-            show_one(client.node_pools.scaling(name, nodes), output, _would_go)
+            show_one(client.node_pools.scaling(name, nodes), output, _print_drain)
             return
         if not yes and is_person():
-            _ask(client.node_pools.scaling(name, nodes))
+            _confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
     show_one(changed, output, _scaled)
 
 
-def _ask(found: Any) -> None:
-    if found.draining:
-        _would_go(found)
+def _confirm_drain(scaling: Any) -> None:
+    if scaling.draining:
+        _print_drain(scaling)
         typer.confirm("Continue?", abort=True, err=True)
 
 
-def _would_go(found: Any) -> None:
-    print("\n".join(_named(found)) or "No nodes would be drained.")
+def _print_drain(scaling: Any) -> None:
+    print("\n".join(_drain_lines(scaling)) or "No nodes would be drained.")
 
 
 def _scaled(pool: Any) -> None:
-    print("\n".join([f"{safe(pool.name)}: {_state(pool)}", *_named(pool)]))
+    print("\n".join([f"{safe(pool.name)}: {_state(pool)}", *_drain_lines(pool)]))
 
 
-def _named(found: Any) -> list[str]:
+def _drain_lines(scaling: Any) -> list[str]:
     lines = []
-    for each in found.draining:
+    for each in scaling.draining:
         runs = "; ".join(each.work or ()) or (f"{each.pods} pods" if each.pods else "no workloads")
         lines.append(f"  drain {safe(each.node)}: {safe(runs)}")
         if each.blocked_by:
             lines[-1] += f" (blocked by a disruption budget: {safe(each.blocked_by)})"
-    more = found.draining_count - len(found.draining)
+    more = scaling.draining_count - len(scaling.draining)
     return [*lines, f"  drain {counted(more, 'more node')}"] if more > 0 else lines
 
 
@@ -269,8 +269,8 @@ def history(
         Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
     ]
     with connected() as client:
-        found = list(client.node_pools.history(name, kind=kind, limit=limit))
-    show_list(found[::-1], columns, output, "No scaling events.")
+        events = list(client.node_pools.history(name, kind=kind, limit=limit))
+    show_list(events[::-1], columns, output, "No scaling events.")
 
 
 def _do(output: Output, act: "Callable[[Client], NodePool]") -> None:
@@ -279,25 +279,25 @@ def _do(output: Output, act: "Callable[[Client], NodePool]") -> None:
     show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_state(pool)}"))
 
 
-def _environment(told: Any) -> None:
-    image = told.image
+def _environment(environment: Any) -> None:
+    image = environment.image
     facts = [
-        ("Digest", told.digest),
+        ("Digest", environment.digest),
         ("Python", image["python"] or "the node's own"),
         ("Packages", ", ".join(image["pip"])),
         ("Indexes", "; ".join(_index(each) for each in image["indexes"])),
         ("Debian", ", ".join(image["apt"])),
         ("Variables", pairs(image["env"])),
         ("Secrets", ", ".join(image["secrets"])),
-        ("Phases", ", ".join(told.phases)),
+        ("Phases", ", ".join(environment.phases)),
     ]
     for title, text in facts:
         if text:
             print(f"{title + ':':<15}{safe(text)}")
 
 
-def _index(told: Any) -> str:
-    return f"{told['url']} for {', '.join(told['packages']) or 'all others'}"
+def _index(index: Any) -> str:
+    return f"{index['url']} for {', '.join(index['packages']) or 'all others'}"
 
 
 def _state(pool: Any) -> str:

@@ -45,28 +45,29 @@ def show(
         _why(owner, pool, output)
         return
     with connected() as client:
-        listing(lambda: _found(client, owner, pool), quota_columns, output, "No quotas.", watch=watch)
+        listing(lambda: sorted_quotas(client, pool, owner), quota_columns, output, "No quotas.", watch=watch)
 
 
-def _found(client: "Client", owner: str | None, pool: str | None) -> list[Any]:
+def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) -> list[Any]:
+    """Return the visible quotas, pool by pool, each department before its projects."""
     projects = {project.name: project.department for project in client.projects.list()}
-    found = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
-    return sorted(found, key=lambda quota: _place(quota, projects))
+    quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
+    return sorted(quotas, key=lambda quota: _place(quota, projects))
 
 
 def _why(owner: str | None, pool: str | None, output: Output) -> None:
-    """Of every quota of that name, project before department, pool by pool."""
+    """Print how the fair share of every quota of `owner` is computed."""
     if owner is None:
         raise BadInput("quota show --why: name a project or a department")
     with connected() as client:
-        found = [quota for quota in client.quotas.list(pool=pool) if quota.owner["name"] == owner]
-        if not found:
+        quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner["name"] == owner]
+        if not quotas:
             raise BadInput(f"{owner} has no quota that you can see{'' if pool is None else f' in {pool}'}")
         stories = [
             client.quotas.share(
                 "project" if quota.owner["kind"] == "project" else "department", owner, quota.pool
             )
-            for quota in found
+            for quota in quotas
         ]
     show_one(stories if len(stories) > 1 else stories[0], output, lambda _: print_shares(stories))
 
@@ -107,9 +108,9 @@ def set_quota(
     berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
     berth quota set research --department --pool local --gpu unlimited
     """
-    given = {"gpu": gpu, "cpu": cpu, "memory": memory}
+    guaranteed = {"gpu": gpu, "cpu": cpu, "memory": memory}
     limits = {"gpu": gpu_limit, "cpu": cpu_limit, "memory": memory_limit}
-    changes: dict[str, Any] = _amounts(given, "")
+    changes: dict[str, Any] = _amounts(guaranteed, "")
     if limit := _amounts(limits, "-limit"):
         changes["limit"] = limit
     if weight is not None:
@@ -132,9 +133,9 @@ def quota_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("FAIR SHARE", lambda q: _standing(q, "share"), right=True, spare=True),
-        Column("ALLOCATED", lambda q: _standing(q, "allocated"), right=True),
-        Column("REQUESTED", lambda q: _standing(q, "requested"), right=True, spare=True),
+        Column("FAIR SHARE", lambda q: standing_gpus(q, "share"), right=True, spare=True),
+        Column("ALLOCATED", lambda q: standing_gpus(q, "allocated"), right=True),
+        Column("REQUESTED", lambda q: standing_gpus(q, "requested"), right=True, spare=True),
         Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True, spare=True),
         Column("WEIGHT", lambda q: plain(q.weight), right=True, spare=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", spare=True),
@@ -168,21 +169,22 @@ def _store(
         print(f"Warning: {safe(warned.get('message', ''))}", file=sys.stderr)
 
 
-def _amounts(given: dict[str, str | None], suffix: str) -> dict[str, Any]:
+def _amounts(options: dict[str, str | None], suffix: str) -> dict[str, Any]:
     return {
         "memory_mib" if name == "memory" else name: amount_or_unlimited(f"--{name}{suffix}", text)
-        for name, text in given.items()
+        for name, text in options.items()
         if text is not None
     }
 
 
-def _standing(quota: Any, name: str) -> str:
+def standing_gpus(quota: Any, name: str) -> str:
+    """Return `share`, `allocated` or `requested` of the last cycle in GPUs, or a dash."""
     values = (quota.standing or {}).get(name)
     return number(values.get("gpu")) if isinstance(values, dict) else "-"
 
 
 def _place(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
-    """Each department before its own projects, pool by pool."""
+    """Return a sort key: pool by pool, each department before its projects."""
     name, inner = quota.owner["name"], quota.owner["kind"] == "project"
     return (quota.pool, projects.get(name, "") if inner else name, inner, name)
 
@@ -210,16 +212,16 @@ def preview(
     """
     try:
         with connected() as client:
-            found = client.quotas.preview(draft_of(client, file, sets or (), removes or (), None))
+            impact = client.quotas.preview(draft_of(client, file, sets or (), removes or (), None))
     except Exception as error:
-        told = explain_error(error)
-        if told is None:
+        explanation = explain_error(error)
+        if explanation is None:
             raise
-        for line in told[1]:
+        for line in explanation[1]:
             print(f"berth: {safe(line)}", file=sys.stderr)
         raise typer.Exit(FAILED) from None
-    show_one(found, output, lambda _: print_impact(found))
-    raise typer.Exit(CHANGES_NOTHING if found.changes_nothing else CHANGES)
+    show_one(impact, output, lambda _: print_impact(impact))
+    raise typer.Exit(CHANGES_NOTHING if impact.changes_nothing else CHANGES)
 
 
 @app.command("apply")
@@ -251,13 +253,13 @@ def apply(
         draft = draft_of(client, file, sets or (), removes or (), comment)
         if lapses is not None:
             draft["expires_at"] = to_come("--for", lapses, now())
-        found = client.quotas.preview(draft)
+        impact = client.quotas.preview(draft)
         if not yes:
             if not output.is_data:
-                print_impact(found)
+                print_impact(impact)
             if not typer.confirm("Apply these changes?", err=True):
                 raise typer.Exit(ExitCode.REFUSED)
-        made = client.quotas.apply(draft, found.tag)
+        made = client.quotas.apply(draft, impact.tag)
     if made is None:
         print("berth: no changes: all quotas already have these values", file=sys.stderr)
         return
@@ -277,8 +279,8 @@ def history(
     berth quota history --limit 5
     """
     with connected() as client:
-        found = list(client.quotas.changes(limit=limit))
-    show_list(found, _columns(), output, "No entries.")
+        changes = list(client.quotas.changes(limit=limit))
+    show_list(changes, _columns(), output, "No entries.")
 
 
 @app.command("revert")
@@ -308,10 +310,10 @@ def _columns() -> list[Column]:
 
 
 def _quotas(change: "QuotaChange") -> str:
-    told = [quota_line(quota) for quota in change.quotas]
+    lines = [quota_line(quota) for quota in change.quotas]
     if change.hidden:
-        told.append(f"{change.hidden} more")
-    return "; ".join(told)
+        lines.append(f"{change.hidden} more")
+    return "; ".join(lines)
 
 
 def _note(change: "QuotaChange") -> str:

@@ -4,18 +4,16 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from berth.cli.arguments import SomePool, connected
+from berth.cli.commands.quota import sorted_quotas, standing_gpus
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
 from berth.cli.quantities import moment
 from berth.cli.text import age, local, now, number, safe, short
-
-if TYPE_CHECKING:
-    from berth.client import Client
 
 
 def queue(
@@ -43,21 +41,21 @@ def queue(
                 lambda: client.queues.read(name, limit=limit).items, _queue_columns, output, "", watch=True
             )
             return
-        found = client.queues.read(name, limit=limit)
+        answer = client.queues.read(name, limit=limit)
 
     if output is Output.CSV:
-        show_list(found.items, _queue_columns(), output, "")
+        show_list(answer.items, _queue_columns(), output, "")
         return
 
     def describe(_: object) -> None:
-        show_list(found.items, _queue_columns(), output, f"No pending workloads in {name}.")
-        if hidden := found.workloads - len(found.items):
+        show_list(answer.items, _queue_columns(), output, f"No pending workloads in {name}.")
+        if hidden := answer.workloads - len(answer.items):
             print(
                 f"berth: {hidden} more pending workloads, beyond --limit or not visible to you",
                 file=sys.stderr,
             )
 
-    show_one(found, output, describe)
+    show_one(answer, output, describe)
 
 
 def _queue_columns() -> list[Column]:
@@ -118,20 +116,20 @@ def replay(
     berth replay 1812 --save cycle.json && berth simulate cycle.json
     """
     with connected() as client:
-        found = client.cycles.replay(cycle)
+        comparison = client.cycles.replay(cycle)
         scenario = None if save is None else client.cycles.scenario(cycle)
     if save is not None:
         _save(save, scenario)
 
     def describe(_: object) -> None:
-        print(safe(found.summary))
-        for line in found.differences:
+        print(safe(comparison.summary))
+        for line in comparison.differences:
             print(f"  {safe(line)}")
-        if found.differing > len(found.differences):
-            print(f"  ... and {found.differing - len(found.differences)} more")
+        if comparison.differing > len(comparison.differences):
+            print(f"  ... and {comparison.differing - len(comparison.differences)} more")
 
-    show_one(found, output, describe)
-    if not found.identical:
+    show_one(comparison, output, describe)
+    if not comparison.identical:
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -175,12 +173,7 @@ def share(
     berth quota show vision --why     # how a fair share is computed
     """
     with connected() as client:
-        listing(lambda: _found(client, pool), _share_columns, output, "No quotas.", watch=watch)
-
-
-def _found(client: "Client", pool: str | None) -> list[Any]:
-    of = {project.name: project.department for project in client.projects.list()}
-    return sorted(client.quotas.list(pool=pool), key=lambda quota: _place(quota, of))
+        listing(lambda: sorted_quotas(client, pool), _share_columns, output, "No quotas.", watch=watch)
 
 
 def _share_columns() -> list[Column]:
@@ -190,18 +183,13 @@ def _share_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("FAIR SHARE", lambda q: _told(q, "share"), right=True),
-        Column("ALLOCATED", lambda q: _told(q, "allocated"), right=True),
+        Column("FAIR SHARE", lambda q: standing_gpus(q, "share"), right=True),
+        Column("ALLOCATED", lambda q: standing_gpus(q, "allocated"), right=True),
         Column("BORROWED", lambda q: number(_borrowed(q)), right=True, spare=True),
-        Column("REQUESTED", lambda q: _told(q, "requested"), right=True, spare=True),
+        Column("REQUESTED", lambda q: standing_gpus(q, "requested"), right=True, spare=True),
         Column("DECAYED USAGE", _used, right=True, spare=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
-
-
-def _told(quota: Any, name: str) -> str:
-    values = (quota.standing or {}).get(name)
-    return number(values.get("gpu")) if isinstance(values, dict) else "-"
 
 
 def _borrowed(quota: Any) -> float | None:
@@ -214,8 +202,3 @@ def _borrowed(quota: Any) -> float | None:
 def _used(quota: Any) -> str:
     usage = ((quota.standing or {}).get("usage") or {}).get("gpu")
     return "-" if usage is None else f"{usage:.3f}"
-
-
-def _place(quota: Any, of: dict[str, str]) -> tuple[str, str, bool, str]:
-    name, inner = quota.owner["name"], quota.owner["kind"] == "project"
-    return (quota.pool, of.get(name, "") if inner else name, inner, name)

@@ -43,9 +43,9 @@ def backup(
     """
     from berth.server.backup.take import take
 
-    with _told():
+    with _reported_errors():
         made = take(file.absolute(), with_keys=with_keys, replace=force)
-    show_one(made, output, lambda _: _tell(file, made))
+    show_one(made, output, lambda _: _print_backup(file, made))
     if not made.files:
         print(
             "berth: the backup does not include the signing and encryption keys: store them separately",
@@ -62,9 +62,9 @@ def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
     """
     from berth.server.backup.archive import opened
 
-    with _told(), opened(file.absolute()) as kept:
-        manifest = kept.manifest
-    show_one(manifest, output, lambda _: _tell(file, manifest))
+    with _reported_errors(), opened(file.absolute()) as archive:
+        manifest = archive.manifest
+    show_one(manifest, output, lambda _: _print_backup(file, manifest))
 
 
 @admin_app.command("restore")
@@ -92,9 +92,9 @@ def restore(
         if not sys.stdin.isatty():
             raise BadInput("admin restore --force needs a terminal for the confirmation, or --yes")
         typer.confirm("This deletes the present content of the database. Continue?", abort=True, err=True)
-    with _told():
+    with _reported_errors():
         done = put_back(file.absolute(), force=force)
-    show_one(done.manifest, output, lambda _: _tell(file, done.manifest))
+    show_one(done.manifest, output, lambda _: _print_backup(file, done.manifest))
     if done.keys_put:
         print(f"berth: restored to BERTH_HOME: {', '.join(done.keys_put)}", file=sys.stderr)
     if done.keys_other:
@@ -108,7 +108,7 @@ def restore(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported_errors() -> Iterator[None]:
     from berth.server.backup.trouble import BackupTrouble
 
     try:
@@ -118,7 +118,7 @@ def _told() -> Iterator[None]:
         raise typer.Exit(ExitCode.REFUSED) from None
 
 
-def _tell(file: Path, manifest: "Manifest") -> None:
+def _print_backup(file: Path, manifest: "Manifest") -> None:
     counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in manifest.counts.items())
     print_fields(
         [

@@ -75,10 +75,10 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     berth service describe chat
     """
     with connected() as client:
-        found = client.services.get(name)
+        service = client.services.get(name)
         engines = client.services.engines(name) if not output.is_data else []
         status = client.services.status(name) if engines or output is Output.TABLE else None
-    show_one(found, output, lambda one: tables.describe(one, engines, status, output))
+    show_one(service, output, lambda one: tables.describe(one, engines, status, output))
 
 
 @app.command()
@@ -112,7 +112,7 @@ def scale_out(
     """
     with connected() as client:
         accepted = client.services.scale_out(name, count, engine_urls=url or (), timeout_secs=timeout)
-        _told(client, name, "scale_out", accepted, wait, output)
+        _report(client, name, "scale_out", accepted, wait, output)
 
 
 @app.command("scale-in")
@@ -139,7 +139,7 @@ def scale_in(
         accepted = client.services.scale_in(
             name, count, engine_urls=url or (), force=force, dry_run=dry_run, timeout_secs=timeout
         )
-        _told(client, name, "scale_in", accepted, wait, output)
+        _report(client, name, "scale_in", accepted, wait, output)
 
 
 @app.command()
@@ -166,8 +166,8 @@ def cancel(
             one = client.services.cancel(name, request)
             show_one(one, output, lambda _: print(safe(f"{one.request_id} is {one.status}")))
             return
-        found = client.services.cancel_all(name, status=status, dry_run=dry_run)
-    show_one(found, output, lambda _: _cancelled(found))
+        cancelled = client.services.cancel_all(name, status=status, dry_run=dry_run)
+    show_one(cancelled, output, lambda _: _print_cancelled(cancelled))
 
 
 @app.command()
@@ -197,11 +197,11 @@ def history(
             did = client.services.history(name, limit=limit)
             show_list(did, tables.autoscalings(), output, "No autoscaler actions yet.")
             return
-        found = [
+        requests = [
             *client.services.requests(name, "scale_out"), *client.services.requests(name, "scale_in")
         ]  # fmt: skip
         failures = [] if output.is_data else list(client.services.failed_engines(name, limit=limit))
-    newest = sorted(found, key=lambda one: (one.created_at, one.request_id), reverse=True)[:limit]
+    newest = sorted(requests, key=lambda one: (one.created_at, one.request_id), reverse=True)[:limit]
     show_list(newest, tables.requests(), output, "No scale requests yet.")
     if failures:
         print_section("Failed engines")
@@ -239,15 +239,15 @@ def _settings(file: Path) -> dict[str, Any]:
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
-        found = yaml.safe_load(text)
+        settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadInput(f"{file}: {str(error).splitlines()[0]}") from None
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
         raise BadInput(f"{file}: expected keys and values, for example max_engines: 8")
-    return found
+    return settings
 
 
-def _told(
+def _report(
     client: "Client", name: str, way: "Direction", accepted: "ScaleAccepted", wait: bool, output: Output
 ) -> None:
     show_one(accepted, output, tables.accepted)
@@ -255,13 +255,13 @@ def _told(
         return
     last = None
     for last in client.services.changes(name, way, accepted.request_id):
-        said = f": {last.error_message}" if last.error_message else ""
-        print(safe(f"{last.request_id} is {last.status}{said}"), file=sys.stderr, flush=True)
+        error = f": {last.error_message}" if last.error_message else ""
+        print(safe(f"{last.request_id} is {last.status}{error}"), file=sys.stderr, flush=True)
     if last is not None and last.status in FAILED:
         raise typer.Exit(ExitCode.WORKLOAD_FAILED)
 
 
-def _cancelled(found: Any) -> None:
-    print(safe(found.message))
-    for one in found.cancelled:
+def _print_cancelled(cancellation: Any) -> None:
+    print(safe(cancellation.message))
+    for one in cancellation.cancelled:
         print(safe(f"{one['request_id']} is {one['status']}"))

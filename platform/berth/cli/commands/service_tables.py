@@ -83,7 +83,7 @@ def accepted(one: Any) -> None:
         print_fields([("Engines to remove", ", ".join(one.engine_ids))])
 
 
-def describe(one: Any, found: Sequence[Any], status: Any, output: Output) -> None:
+def describe(one: Any, rows: Sequence[Any], status: Any, output: Output) -> None:
     print_fields(
         [
             ("Name", one.handle),
@@ -97,9 +97,9 @@ def describe(one: Any, found: Sequence[Any], status: Any, output: Output) -> Non
             ("Autoscaler", _autoscaler(status)),
         ]
     )
-    if found:
+    if rows:
         print_section("Engines")
-        print_items(found, engines(), output)
+        print_items(rows, engines(), output)
 
 
 def autoscaler(status: Any, conditions: Any, output: Output) -> None:

@@ -67,8 +67,8 @@ def login(
         who = client.whoami().username
     contexts = read_contexts(path)
     named = name or _context_of(settings.address, contexts)
-    kept = contexts.known.get(named)
-    before = kept.project if kept and kept.address == settings.address else ""
+    replaced = contexts.servers.get(named)
+    before = replaced.project if replaced and replaced.address == settings.address else ""
     write_contexts(path, contexts.with_one(named, replace(signed_in, project=project or before)))
     print(f"Signed in at {settings.address} as {who}.")
 
@@ -94,8 +94,8 @@ def logout() -> None:
             _revoke(client, stored.token)
     except ClientError as error:
         print(f"berth: the token could not be revoked: {error}", file=sys.stderr)
-    known = {**contexts.known, name: replace(stored, token="")}
-    write_contexts(path, replace(contexts, known=known))
+    servers = {**contexts.servers, name: replace(stored, token="")}
+    write_contexts(path, replace(contexts, servers=servers))
     print(f"Signed out of {stored.address}.")
 
 
@@ -134,15 +134,15 @@ def _signed_in(settings: "Settings", username: str | None, password_stdin: bool)
 
 
 def _context_of(address: str, contexts: "Contexts") -> str:
-    """The one that is meant, or that is for this server already; else it is called like the server."""
+    """Return the context of BERTH_CONTEXT, or the one with this address, or the host name as a new name."""
     if meant := os.environ.get("BERTH_CONTEXT"):
         return meant
-    fitting = [name for name, settings in contexts.known.items() if settings.address == address]
+    fitting = [name for name, settings in contexts.servers.items() if settings.address == address]
     return contexts.current if contexts.current in fitting else next(iter(fitting), urlsplit(address).netloc)
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if sign-in created it. One that was issued by hand may be in use elsewhere."""
+    """Revoke the token if sign-in created it. A token that was created by hand may be in use elsewhere."""
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
@@ -202,7 +202,7 @@ def _from_terminal() -> tuple[str, str]:
 
 
 def _store(used: str, token: str) -> None:
-    """Put the new token in the place of the one that ended: the file, or on stdout for an environment."""
+    """Store the new token in the settings file, or print it if the old one came from BERTH_TOKEN."""
     from berth.client.config import read_contexts, settings_path, write_contexts
 
     path = settings_path()
@@ -210,7 +210,7 @@ def _store(used: str, token: str) -> None:
     name = os.environ.get("BERTH_CONTEXT") or contexts.current
     stored = contexts.chosen(name)
     if stored.token == used:
-        write_contexts(path, replace(contexts, known={**contexts.known, name: replace(stored, token=token)}))
+        write_contexts(path, contexts.with_one(name, replace(stored, token=token)))
         return
     print("berth: the token in BERTH_TOKEN has ended; this one replaces it:", file=sys.stderr)
     print(token)
@@ -228,7 +228,6 @@ class Row:
     current: bool
 
     def plain(self) -> dict[str, Any]:
-        """Without the token: this is for others to see."""
         return dict(vars(self))
 
 
@@ -252,7 +251,7 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
     contexts = read_contexts(settings_path())
     rows = [
         Row(name, settings.address, settings.project, bool(settings.token), name == contexts.current)
-        for name, settings in contexts.known.items()
+        for name, settings in contexts.servers.items()
     ]
     columns = [
         Column("", lambda row: "*" if row.current else ""),
@@ -281,7 +280,7 @@ def use(
     chosen = contexts.chosen(name)
     if project is not None:
         chosen = replace(chosen, project=project)
-    write_contexts(settings_path(), Contexts(name, {**contexts.known, name: chosen}))
+    write_contexts(settings_path(), Contexts(name, {**contexts.servers, name: chosen}))
     print(f"{name}: {chosen.address}")
 
 
@@ -295,7 +294,7 @@ def delete(name: Name) -> None:
     from berth.client.config import read_contexts, settings_path, write_contexts
 
     contexts = read_contexts(settings_path())
-    if name not in contexts.known:
-        raise BadInput(f"unknown context {name!r}; one of: {', '.join(contexts.known) or 'none exists'}")
+    if name not in contexts.servers:
+        raise BadInput(f"unknown context {name!r}; one of: {', '.join(contexts.servers) or 'none exists'}")
     write_contexts(settings_path(), contexts.without(name))
     print(f"Context {name} deleted.")

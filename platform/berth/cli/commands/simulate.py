@@ -119,7 +119,7 @@ def trace(
     records = Records(chosen)
     begin, wall = time.process_time(), time.perf_counter()
     last = _play(chosen, policy, records, checkpoint)
-    told = figures(records, last.now) | {
+    report = figures(records, last.now) | {
         "policy": policy,
         "checkpoint_seconds": checkpoint,
         "cycles": last.cycles,
@@ -129,9 +129,9 @@ def trace(
     if plots is not None:
         _draw(records, last.now, plots)
     if as_json or output.is_data:
-        show_data(told, Output.JSON if as_json else output)
+        show_data(report, Output.JSON if as_json else output)
     else:
-        _show(told)
+        _show(report)
 
 
 def _play(chosen: "Trace", policy: Way, records: "Records", checkpoint: int | None) -> "Progress":
@@ -140,16 +140,16 @@ def _play(chosen: "Trace", policy: Way, records: "Records", checkpoint: int | No
     from scheduler.simulator.replay.policy import Policy
 
     last = Progress(chosen.cluster.now, 0, 0, 0)
-    with _bar(len(chosen.arrivals)) as told:
+    with _bar(len(chosen.arrivals)) as update:
         for number, last in enumerate(play(chosen, Policy(policy), records, checkpoint=checkpoint)):
             if number % LOOK_EVERY == 0:
-                told(last)
+                update(last)
     return last
 
 
 @contextmanager
 def _bar(whole: int) -> Iterator[Any]:
-    """On stderr, and only where somebody looks."""
+    """Show progress on stderr, if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -173,41 +173,41 @@ def _draw(records: "Records", until: int, into: Path) -> None:
         raise BadInput(f"--plots: {into} cannot be written: {error.strerror}") from None
 
 
-def _show(told: Mapping[str, Any]) -> None:
-    jobs, evictions = told["jobs"], told["evictions"]
+def _show(report: Mapping[str, Any]) -> None:
+    cluster, jobs, evictions = report["cluster"], report["jobs"], report["evictions"]
     stopped = ", ".join(f"{count} by {kind}" for kind, count in evictions.items())
     ended = f"{jobs['completed']} completed, {jobs['never_started']} never started"
-    effort = f"{told['wall_seconds']:g} s ({told['cpu_seconds']:g} s of CPU, {told['cycles']} cycles)"
+    effort = f"{report['wall_seconds']:g} s ({report['cpu_seconds']:g} s of CPU, {report['cycles']} cycles)"
     print_fields(
         [
-            ("trace", f"{told['trace']}, {told['cluster']['nodes']} nodes, {told['cluster']['gpus']} GPUs"),
-            ("policy", told["policy"]),
+            ("trace", f"{report['trace']}, {cluster['nodes']} nodes, {cluster['gpus']} GPUs"),
+            ("policy", report["policy"]),
             ("jobs", f"{jobs['arrived']} submitted, {ended}"),
-            ("queueing", _waits(told["queueing"])),
-            ("first start", _waits(told["until_first_start"])),
-            ("utilization", f"{told['utilisation']:.1%} until the last arrival"),
+            ("queueing", _waits(report["queueing"])),
+            ("first start", _waits(report["until_first_start"])),
+            ("utilization", f"{report['utilisation']:.1%} until the last arrival"),
             ("evictions", stopped),
-            ("lost work", f"{told['lost_gpu_hours']:g} GPU-hours{_saved(told['checkpoint_seconds'])}"),
-            ("simulated", f"{timedelta(seconds=told['seconds'])} in {effort}"),
+            ("lost work", f"{report['lost_gpu_hours']:g} GPU-hours{_saved(report['checkpoint_seconds'])}"),
+            ("simulated", f"{timedelta(seconds=report['seconds'])} in {effort}"),
         ]
     )
     print_section("By project")
-    print_items(_rows(told["projects"]), COLUMNS)
+    print_items(_rows(report["projects"]), COLUMNS)
 
 
 def _saved(every: int | None) -> str:
     return "" if every is None else f", checkpoint every {every} s"
 
 
-def _waits(told: Mapping[str, float]) -> str:
+def _waits(seconds: Mapping[str, float]) -> str:
     return (
-        f"{told['average']:,.0f} s on average, p50 {told['p50']:,.0f}, "
-        f"p99 {told['p99']:,.0f}, longest {told['longest']:,.0f}"
+        f"{seconds['average']:,.0f} s on average, p50 {seconds['p50']:,.0f}, "
+        f"p99 {seconds['p99']:,.0f}, longest {seconds['longest']:,.0f}"
     )
 
 
 def _rows(projects: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    return [{"name": name, **told} for name, told in projects.items() if told["jobs"]]
+    return [{"name": name, **project} for name, project in projects.items() if project["jobs"]]
 
 
 def _seconds(kind: str, which: str) -> Any:

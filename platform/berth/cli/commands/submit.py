@@ -58,7 +58,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
-    """(where it stands, document)"""
+    """Return each document with its source."""
     if flags.template:
         if flags.file:
             raise BadInput("--template and --file exclude each other")
@@ -75,16 +75,16 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     return [("", flags.document())]
 
 
-def _refuse_mixture(option: str, said: dict[str, Any], *, beside: set[str]) -> None:
-    """Beside a file only the project may be said, for documents that name none; of a template also a name."""
-    others = [*(set(said) - beside), *(f"roles[0].{name}" for name in said["roles"][0])]
+def _refuse_mixture(option: str, document: dict[str, Any], *, beside: set[str]) -> None:
+    """Raise BadInput if `document` has values other than those of `beside`."""
+    others = [*(set(document) - beside), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
-        given = ", ".join(sorted(flag_of(name) for name in others))
-        raise BadInput(f"{option} and {given} exclude each other")
+        flags = ", ".join(sorted(flag_of(name) for name in others))
+        raise BadInput(f"{option} and {flags} exclude each other")
 
 
 def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
-    """All that is wrong with all of them, before anything is sent."""
+    """Raise one SpecError with the problems of all documents."""
     from dataclasses import replace
 
     from berth.core.spec import SpecError, parse_workload
@@ -95,17 +95,17 @@ def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None
             parse_workload(document)
         except SpecError as error:
             problems += [
-                replace(found, path=flag_of(found.path))
+                replace(problem, path=flag_of(problem.path))
                 if from_flags
-                else replace(found, path=f"{where}: {found.path or 'document'}")
-                for found in error.problems
+                else replace(problem, path=f"{where}: {problem.path or 'document'}")
+                for problem in error.problems
             ]
     if problems:
         raise SpecError(problems)
 
 
 def _place(document: dict[str, Any], project: str) -> None:
-    """Into a project, where the document names none."""
+    """Set the project of a document that names none."""
     from berth.core.spec.manifest import is_manifest
 
     if not project:
@@ -158,12 +158,12 @@ def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
         show_data(plain[0] if len(plain) == 1 else plain, output)
     else:
         for answer in answers:
-            _tell_dry_run(answer)
+            _print_dry_run(answer)
     if any(answer.errors for answer in answers):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _tell_dry_run(answer: "DryRun") -> None:
+def _print_dry_run(answer: "DryRun") -> None:
     for error in answer.errors:
         problem = Problem(error.path, error.message, error.received, error.allowed)
         print(f"berth: {safe(problem)}", file=sys.stderr)
@@ -188,10 +188,10 @@ def _tell_dry_run(answer: "DryRun") -> None:
 
 
 def _on_nodes(decision: dict[str, Any]) -> str:
-    """How many pods on which node."""
+    """Return the number of pods per node, such as " 2 pods on train-1"."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
-    told = ", ".join(f"{counted(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
-    return f" {told}" if told else ""
+    counts = ", ".join(f"{counted(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
+    return f" {counts}" if counts else ""
 
 
 def _whole(output: Output) -> Output:

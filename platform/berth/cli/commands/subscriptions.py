@@ -19,8 +19,8 @@ def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
     berth subscription list
     """
     with connected() as client:
-        found = list(client.subscriptions.list())
-    show_list(found, _columns(), output, "No subscriptions.")
+        subscriptions = list(client.subscriptions.list())
+    show_list(subscriptions, _columns(), output, "No subscriptions.")
 
 
 @app.command("create")

@@ -18,7 +18,7 @@ OfProject = Annotated[
         "--project", "-p", metavar="NAME", help="Project; default: BERTH_PROJECT or the project of the login."
     ),
 ]
-NOT_KEPT = ("name", "project", "submitted")
+OMITTED = ("name", "project", "submitted")
 
 
 @app.command("list")
@@ -29,8 +29,8 @@ def list_templates(project: OfProject = None, output: OutputOption = Output.TABL
     berth template list -p vision
     """
     with connected() as client:
-        found = list(client.templates.list(project))
-    show_list(found, _columns(), output, "No templates.")
+        templates = list(client.templates.list(project))
+    show_list(templates, _columns(), output, "No templates.")
 
 
 @app.command("show")
@@ -41,11 +41,11 @@ def show(template: Reference, project: OfProject = None, output: OutputOption = 
     berth template show vision/nightly > nightly.yaml
     """
     with connected() as client:
-        found = client.templates.get(*place_of(client, template, project))
+        stored = client.templates.get(*place_of(client, template, project))
     if output in (Output.JSON, Output.YAML):
-        show_data(found.plain(), output)
+        show_data(stored.plain(), output)
     else:
-        print("\n".join(safe(line) for line in found.text.removesuffix("\n").split("\n")))
+        print("\n".join(safe(line) for line in stored.text.removesuffix("\n").split("\n")))
 
 
 @app.command("set")
@@ -75,8 +75,8 @@ def set_template(
         raise BadInput("template set: name either --file or --workload")
     with connected() as client:
         where, name = place_of(client, template, project)
-        found = None if workload is None else client.workloads.find(workload)
-        document: Any = _read(file or "") if found is None else _of_workload(found)
+        source = None if workload is None else client.workloads.find(workload)
+        document: Any = _read(file or "") if source is None else _template_document(source)
         try:
             client.templates.get(where, name)
         except NotFound:
@@ -108,8 +108,8 @@ def _read(file: str) -> str:
     return read_text(file)
 
 
-def _of_workload(found: Any) -> dict[str, Any]:
-    return {key: value for key, value in (found.spec or {}).items() if key not in NOT_KEPT}
+def _template_document(workload: Any) -> dict[str, Any]:
+    return {key: value for key, value in (workload.spec or {}).items() if key not in OMITTED}
 
 
 def _columns() -> list[Column]:

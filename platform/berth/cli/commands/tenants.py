@@ -1,6 +1,6 @@
 """`berth department` and `berth project`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -45,8 +45,8 @@ def list_departments(output: OutputOption = Output.TABLE) -> None:
     berth department list
     """
     with connected() as client:
-        found = list(client.departments.list())
-    show_list(found, tenant_columns(), output, "No departments.")
+        departments = list(client.departments.list())
+    show_list(departments, tenant_columns(), output, "No departments.")
 
 
 @department_app.command("describe")
@@ -57,12 +57,12 @@ def describe_department(name: DepartmentArgument, output: OutputOption = Output.
     berth department describe research
     """
     with connected() as client:
-        found = client.departments.get(name)
+        tenant = client.departments.get(name)
         projects, members = [], []
         if not output.is_data:
             projects = [project.name for project in client.projects.list(name)]
             members = list(client.members.list(department=name))
-    show_one(found, output, lambda one: describe_tenant(one, [("Projects", ", ".join(projects))], members))
+    show_one(tenant, output, lambda one: describe_tenant(one, [("Projects", ", ".join(projects))], members))
 
 
 @department_app.command("create")
@@ -102,10 +102,7 @@ def edit_department(
     \b
     berth department edit research --rank 20 --reclaim-after 10m
     """
-    changes = something("department edit", tenant_values(title, rank, reclaim_after, preempt_after))
-    with connected() as client:
-        changed: Any = client.departments.edit(name, changes)
-    show_one(changed, output, lambda one: print(f"{one.name} changed"))
+    _edit("department", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
 
 
 @department_app.command("delete")
@@ -134,8 +131,8 @@ def list_projects(department: DepartmentOption = None, output: OutputOption = Ou
     berth project list --department research
     """
     with connected() as client:
-        found = list(client.projects.list(department))
-    show_list(found, tenant_columns(Column("DEPARTMENT", lambda p: p.department)), output, "No projects.")
+        projects = list(client.projects.list(department))
+    show_list(projects, tenant_columns(Column("DEPARTMENT", lambda p: p.department)), output, "No projects.")
 
 
 @project_app.command("describe")
@@ -146,9 +143,9 @@ def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE)
     berth project describe vision
     """
     with connected() as client:
-        found = client.projects.get(name)
+        tenant = client.projects.get(name)
         members = [] if output.is_data else list(client.members.list(project=name))
-    show_one(found, output, lambda one: describe_tenant(one, [("Department", one.department)], members))
+    show_one(tenant, output, lambda one: describe_tenant(one, [("Department", one.department)], members))
 
 
 @project_app.command("create")
@@ -192,10 +189,7 @@ def edit_project(
     \b
     berth project edit vision --rank 5 --preempt-after default
     """
-    changes = something("project edit", tenant_values(title, rank, reclaim_after, preempt_after))
-    with connected() as client:
-        changed: Any = client.projects.edit(name, changes)
-    show_one(changed, output, lambda one: print(f"{one.name} changed"))
+    _edit("project", name, tenant_values(title, rank, reclaim_after, preempt_after), output)
 
 
 @project_app.command("delete")
@@ -213,7 +207,7 @@ def delete_project(name: ProjectArgument) -> None:
 def tenant_values(
     title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
 ) -> dict[str, Any]:
-    """What was named, as REST calls it."""
+    """Return the values of the given options under their REST names."""
     values: dict[str, Any] = {}
     if title is not None:
         values["title"] = title
@@ -228,11 +222,14 @@ def tenant_values(
     return values
 
 
-def something(command: str, values: dict[str, Any]) -> dict[str, Any]:
-    if not values:
+def _edit(kind: Literal["department", "project"], name: str, changes: dict[str, Any], output: Output) -> None:
+    if not changes:
         allowed = "--title, --rank, --reclaim-after, --preempt-after"
-        raise BadInput(f"{command}: name at least one value: {allowed}")
-    return values
+        raise BadInput(f"{kind} edit: name at least one value: {allowed}")
+    with connected() as client:
+        tenants = client.departments if kind == "department" else client.projects
+        changed: Any = tenants.edit(name, changes)
+    show_one(changed, output, lambda one: print(f"{one.name} changed"))
 
 
 def tenant_columns(*between: Column) -> list[Column]:
@@ -247,7 +244,7 @@ def tenant_columns(*between: Column) -> list[Column]:
 
 
 def describe_tenant(tenant: Any, inside: list[tuple[str, str]], members: list[Any]) -> None:
-    """`inside`: what it has or belongs to."""
+    """Print a department or a project; `inside` are its projects or its department."""
     print_fields(
         [
             ("Name", tenant.name),

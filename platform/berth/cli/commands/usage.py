@@ -63,23 +63,23 @@ def report(
             for piece in client.usage.csv(**question):
                 sys.stdout.buffer.write(piece)
             return
-        found = client.usage.report(**question)
+        usage = client.usage.report(**question)
 
     def describe(_: object) -> None:
-        show_list(found.items, _usage_columns(dimensions, step), output, "No usage in this period.")
-        if found.items:
-            cost = "" if found.total.cost is None else f", cost {found.total.cost:.2f}"
-            print(f"\nTotal: {number(round(found.total.gpu_hours, 3))} GPU-hours{cost}")
+        show_list(usage.items, _usage_columns(dimensions, step), output, "No usage in this period.")
+        if usage.items:
+            cost = "" if usage.total.cost is None else f", cost {usage.total.cost:.2f}"
+            print(f"\nTotal: {number(round(usage.total.gpu_hours, 3))} GPU-hours{cost}")
 
-    show_one(found, output, describe)
+    show_one(usage, output, describe)
 
 
 def _dimensions(text: str) -> list[str]:
-    found = [word.strip() for word in text.split(",") if word.strip()]
-    if not found or any(word not in DIMENSIONS for word in found):
+    dimensions = [word.strip() for word in text.split(",") if word.strip()]
+    if not dimensions or any(word not in DIMENSIONS for word in dimensions):
         allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
         raise invalid("--by", "is not a list of dimensions", text, allowed)
-    return found
+    return dimensions
 
 
 def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:

@@ -44,17 +44,17 @@ def list_workloads(selection: Selection) -> None:
     berth list --all --label team=nlp -o json
     berth list --watch
     """
-    found: list[Workload] = []
+    shown: list[Workload] = []
 
     def find() -> list["Workload"]:
-        found[:] = selection.found(client)
-        return found
+        shown[:] = selection.workloads(client)
+        return shown
 
     with connected() as client:
         listing(
             find, lambda: workload_columns(now()), selection.output, "No workloads.", watch=selection.watch
         )
-    if len(found) == selection.limit:
+    if len(shown) == selection.limit:
         print(f"berth: only the first {selection.limit} workloads are shown; see --limit", file=sys.stderr)
 
 
@@ -70,13 +70,13 @@ def describe(
     berth describe train --spec > train.yaml
     """
     with connected() as client:
-        found = client.workloads.find(workload)
+        selected = client.workloads.find(workload)
         if spec:
             from berth.cli.output import show_data
 
-            show_data(found.spec, Output.JSON if output is Output.JSON else Output.YAML)
+            show_data(selected.spec, Output.JSON if output is Output.JSON else Output.YAML)
             return
-        show_one(found, output, lambda _: _describe(client, found))
+        show_one(selected, output, lambda _: _describe(client, selected))
 
 
 def _describe(client: "Client", workload: "Workload") -> None:
@@ -138,7 +138,7 @@ def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     berth cancel vision/train
     berth cancel sweep-1 sweep-2 sweep-3
     """
-    _each(workloads, output, lambda client, found: client.workloads.cancel(found.id))
+    _each(workloads, output, lambda client, workload: client.workloads.cancel(workload.id))
 
 
 def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
@@ -147,7 +147,7 @@ def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     \b
     berth suspend vision/train
     """
-    _each(workloads, output, lambda client, found: client.workloads.suspend(found.id))
+    _each(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
 
 
 def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
@@ -156,7 +156,7 @@ def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     \b
     berth resume vision/train
     """
-    _each(workloads, output, lambda client, found: client.workloads.resume(found.id))
+    _each(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
 
 
 def delete(workloads: Workloads) -> None:
@@ -175,13 +175,13 @@ def _each(references: list[str], output: Output, act: Callable[["Client", "Workl
     """Look up all workloads, then act on each. One refusal does not stop the rest."""
     refused: list[ExitCode] = []
     with connected() as client:
-        found = [client.workloads.find(reference) for reference in references]
+        selected = [client.workloads.find(reference) for reference in references]
         changed = []
-        for workload in found:
+        for workload in selected:
             try:
                 changed.append(act(client, workload))
             except Exception as error:
-                if len(found) == 1 or not (code := _told(workload, error)):
+                if len(selected) == 1 or not (code := _print_refusal(workload, error)):
                     raise
                 refused.append(code)
                 continue
@@ -189,21 +189,21 @@ def _each(references: list[str], output: Output, act: Callable[["Client", "Workl
                 print(f"{changed[-1].handle} is {changed[-1].phase}")
     if output.is_data:
         answers = [workload.plain() for workload in changed]
-        show_data(answers[0] if len(found) == 1 else answers, output)
+        show_data(answers[0] if len(selected) == 1 else answers, output)
     if refused:
         raise typer.Exit(refused[0])
 
 
-def _told(workload: "Workload", error: Exception) -> ExitCode | None:
+def _print_refusal(workload: "Workload", error: Exception) -> ExitCode | None:
     """Print the refusal of one of several workloads; return None for other errors."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
-    told = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
-    if told is None:
+    explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
+    if explanation is None:
         return None
-    for line in told[1]:
+    for line in explanation[1]:
         print(f"berth: {workload.handle}: {safe(line)}", file=sys.stderr)
-    return told[0]
+    return explanation[0]
 
 
 def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:
@@ -214,12 +214,12 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
     berth why train -o json
     """
     with connected() as client:
-        found = client.workloads.find(workload)
-        explanation = client.workloads.explain(found.id)
-    show_one(explanation, output, lambda _: _tell(found, explanation))
+        selected = client.workloads.find(workload)
+        explanation = client.workloads.explain(selected.id)
+    show_one(explanation, output, lambda _: _print_explanation(selected, explanation))
 
 
-def _tell(workload: "Workload", why: "Explanation") -> None:
+def _print_explanation(workload: "Workload", why: "Explanation") -> None:
     reason = f": {why.reason}" if why.reason else ""
     print(safe(f"{workload.handle} is {why.phase}{reason}"))
     if why.message and why.message not in {blocker.message for blocker in why.blockers}:
@@ -238,30 +238,30 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
         print_section("Queues")
         for line in lines:
             print(f"  {safe(line)}")
-    _tell_past(why)
+    _print_past(why)
     if why.explained_at is not None:
         cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
         print(f"\nAs of {local(why.explained_at)}{cycle}")
 
 
-def _tell_past(why: "Explanation") -> None:
+def _print_past(why: "Explanation") -> None:
     """Print earlier pending reasons and the evictions."""
     if len(why.pending_history) > 1:
         print_section("Pending time by reason")
         for each in why.pending_history:
-            told = span(((each.until or now()) - each.since).total_seconds())
-            print(f"  {local(each.since)}  {safe(each.reason)} {told}{'' if each.until else ' so far'}")
+            duration = span(((each.until or now()) - each.since).total_seconds())
+            print(f"  {local(each.since)}  {safe(each.reason)} {duration}{'' if each.until else ' so far'}")
     if why.evictions:
         print_section("Evictions")
         for eviction in why.evictions:
-            _tell_eviction(eviction)
+            _print_eviction(eviction)
 
 
 def _where(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 
-def _tell_eviction(eviction: "Eviction") -> None:
+def _print_eviction(eviction: "Eviction") -> None:
     print(f"  {local(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
     for line in eviction.explanation:
         print(f"    {safe(line)}")
@@ -288,8 +288,8 @@ def open_port(
     import webbrowser
 
     with connected() as client:
-        found = client.workloads.find(workload)
-        link = client.workloads.link_to_port(found.id, port or _first(found.spec, found.handle))
+        selected = client.workloads.find(workload)
+        link = client.workloads.link_to_port(selected.id, port or _first(selected.spec, selected.handle))
     if just_print or not webbrowser.open(link.url):
         print(link.url)
 

@@ -81,10 +81,10 @@ class Top(Refreshing):
 
     def _draw(self, seen: Sight) -> None:
         metrics = seen.status.get("recent_metrics") or {}
-        for name, key, kept in (
+        for name, key, series in (
             ("usage", "avg_token_usage", self._usage),
             ("waiting", "total_queue_reqs", self._waiting),
         ):
             if isinstance(value := metrics.get(key), int | float):
-                kept.append(float(value))
-            self.query_one(f"#{name}", Sparkline).data = list(kept)
+                series.append(float(value))
+            self.query_one(f"#{name}", Sparkline).data = list(series)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Use
     from berth.client.models.workloads import Workload
 
-SHOWN = 200  # of workloads and of nodes; who looks for one in thousands asks `berth list` or the pages
+SHOWN = 200  # rows of workloads and of nodes; `berth list` has a search for more
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -79,7 +79,7 @@ class ClusterSight:
 
 
 def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSight:
-    """What everybody may see, and of workloads what this person sees."""
+    """Fetch pools, nodes and the workloads that the user may see."""
     whole = client.utilization.cluster(pool=pool, hours=1)
     of_pools = {each.pool: each.now for each in whole.pools}
     of_nodes = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=SHOWN)}
@@ -103,7 +103,7 @@ def look(client: "Client", pool: str | None, project: str | None, sort: Sort) ->
 
 
 def headline(sight: ClusterSight) -> str:
-    """The cluster in one line."""
+    """Return one line about the cluster."""
     there = sum(row.pool.capacity.gpu or 0 for row in sight.pools)
     phases = [row.workload.phase for row in sight.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
@@ -122,7 +122,7 @@ def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
-        Column("GPUS", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _ratio(_held(r.pool), r.pool.capacity.gpu), right=True),
         *_use_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", grows=True, spare=True),
     ]
@@ -133,7 +133,7 @@ def node_columns() -> list[Column]:
         Column("NODE", lambda r: r.node.name),
         Column("POOL", lambda r: r.node.pool, spare=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
-        Column("GPUS", lambda r: _of(_held(r.node), r.node.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _ratio(_held(r.node), r.node.capacity.gpu), right=True),
         *_use_columns(),
     ]
 
@@ -142,7 +142,7 @@ def workload_columns(at: datetime) -> list[Column]:
     return [
         Column("WORKLOAD", lambda r: r.workload.handle),
         Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
-        Column("GPUS", lambda r: _of(r.workload.gpus.now, r.workload.gpus.requested), right=True),
+        Column("GPUS", lambda r: _ratio(r.workload.gpus.now, r.workload.gpus.requested), right=True),
         *_use_columns(),
         Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
@@ -169,15 +169,15 @@ def _used(use: "Use | None", name: str, unit: int) -> str:
     if use is None:
         return "-"
     used, held = getattr(use.used, name), getattr(use.allocated, name)
-    told = "-" if used is None else f"{used / unit:.1f}"
-    return f"{told}/{number(round(held / unit, 1))}" if held or used else "-"
+    amount = "-" if used is None else f"{used / unit:.1f}"
+    return f"{amount}/{number(round(held / unit, 1))}" if held or used else "-"
 
 
 def _held(place: Any) -> float:
     return float(place.capacity.gpu or 0) - float(place.free.gpu or 0)
 
 
-def _of(part: float | None, whole: float | None) -> str:
+def _ratio(part: float | None, whole: float | None) -> str:
     return f"{number(part)}/{number(whole)}"
 
 
@@ -192,7 +192,7 @@ def _why_style(row: WorkloadRow) -> str:
 
 
 def _key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
-    """A total order: the handle decides where numbers are equal."""
+    """Return a sort key; the handle breaks ties."""
     workload, use = row.workload, row.use
     first = {
         Sort.ALLOCATED: -workload.gpus.now,

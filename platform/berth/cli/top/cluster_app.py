@@ -66,9 +66,9 @@ class ClusterTop(Refreshing):
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
-        """The place where somebody looks stays where it is."""
+        """Replace the rows of a table; keep cursor and scroll position."""
         table = self.query_one(f"#{name}", DataTable)
-        row, across, down = table.cursor_row, table.scroll_x, table.scroll_y
+        row, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:
             table.add_columns(*(column.title for column in columns))
         table.clear()
@@ -77,4 +77,4 @@ class ClusterTop(Refreshing):
             cells = (safe(column.of(each)) for column in columns)
             table.add_row(*map(Text, cells, styles))
         table.move_cursor(row=min(row, max(0, len(rows) - 1)), animate=False)
-        table.scroll_to(across, down, animate=False)
+        table.scroll_to(left, top, animate=False)

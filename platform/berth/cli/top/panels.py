@@ -44,7 +44,7 @@ def metric_rows(sight: Sight) -> list[tuple[str, str]]:
 
 
 def condition_rows(sight: Sight) -> list[Row]:
-    said: Mapping[str, Any] = sight.conditions.get("conditions") or {}
+    conditions: Mapping[str, Any] = sight.conditions.get("conditions") or {}
     return [
         (
             safe(name),
@@ -54,7 +54,7 @@ def condition_rows(sight: Sight) -> list[Row]:
             f"{span(one.get('held_secs') or 0)} of {span(one.get('duration_secs') or 0)}",
             _verdict(one),
         )
-        for name, one in said.items()
+        for name, one in conditions.items()
     ]
 
 
@@ -90,7 +90,7 @@ def history_rows(sight: Sight) -> list[Row]:
 
 
 def summary(sight: Sight) -> str:
-    """All panels as plain text, for a terminal that is none."""
+    """Return all panels as plain text, for output that is not a terminal."""
     parts = [
         *status_lines(sight),
         ", ".join(f"{name} {value}" for name, value in metric_rows(sight)),

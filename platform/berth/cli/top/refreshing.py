@@ -14,7 +14,7 @@ from berth.cli.text import safe
 
 
 class Refreshing(App[None]):
-    """`look` blocks for as long as the server takes, so it is asked beside the screen."""
+    """A screen that is redrawn periodically. `look` blocks, so it runs in a thread."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]
@@ -25,11 +25,11 @@ class Refreshing(App[None]):
 
     @abstractmethod
     def look(self) -> Any:
-        """What there is to see now."""
+        """Fetch everything that is shown."""
 
     @abstractmethod
     def show(self, seen: Any) -> None:
-        """Draws it."""
+        """Draw the result of `look`."""
 
     def begin(self) -> None:
         self.set_interval(self._every, self.action_refresh_now)
@@ -37,19 +37,19 @@ class Refreshing(App[None]):
 
     @work(thread=True, exclusive=True)
     def action_refresh_now(self) -> None:
-        """What cannot be asked for is said above; the last answers stay."""
+        """Refresh; after an error show its message above the previous values."""
         try:
             seen = self.look()
         except Exception as error:
-            if (told := explain_error(error)) is None:
+            if (explanation := explain_error(error)) is None:
                 raise
-            self.call_from_thread(self._say, "; ".join(told[1]))
+            self.call_from_thread(self._show_error, "; ".join(explanation[1]))
             return
         self.call_from_thread(self._draw_anew, seen)
 
-    def _say(self, trouble: str) -> None:
-        self.query_one("#trouble", Static).update(Text(safe(trouble)))
+    def _show_error(self, message: str) -> None:
+        self.query_one("#trouble", Static).update(Text(safe(message)))
 
     def _draw_anew(self, seen: Any) -> None:
-        self._say("")
+        self._show_error("")
         self.show(seen)

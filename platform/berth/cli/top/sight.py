@@ -21,7 +21,7 @@ ROOT = "/api/v1/services/"
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The answers of a server, as it gave them."""
+    """Answers of the server about one service."""
 
     at: datetime
     status: Mapping[str, Any]
@@ -32,21 +32,24 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which service of which server. An address without one leaves the settings as they are."""
+    """A service and the address of its server; an empty address means the server of the settings."""
 
     service: str
     address: str = ""
 
 
 def watched(service: str, url: str) -> Watched:
-    """`url`: a server's address, or all of a service's, with or without `/autoscaler`, which names it too."""
+    """Parse `--service` and `--url`, which is the address of a server, a service or its autoscaler.
+
+    Raise BadSettings if they name different services or none.
+    """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
         raise BadSettings(
             f"--url: is not an address; received {url!r}; allowed: http://HOST[:PORT][{ROOT}NAME/autoscaler]"
         )
-    before, found, after = parts.path.partition(ROOT)
-    named = after.strip("/").removesuffix("/autoscaler") if found else ""
+    before, root, after = parts.path.partition(ROOT)
+    named = after.strip("/").removesuffix("/autoscaler") if root else ""
     if named and service and named != service:
         raise BadSettings(f"--url names the service {named}, --service names {service}")
     if not (service or named):
@@ -56,7 +59,7 @@ def watched(service: str, url: str) -> Watched:
 
 
 class Eye:
-    """A server and one of its services. One attempt each time: the next look comes soon."""
+    """Client for one service. It does not retry: the next refresh comes soon."""
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class Eye:
         self._transport.close()
 
     def look(self) -> Sight:
-        root = self._root or self._found()
+        root = self._root or self._find_root()
         get = self._transport.get
         return Sight(
             now(),
@@ -88,17 +91,17 @@ class Eye:
             get(f"{root}/autoscaler/scale_history", {"limit": HISTORY}),
         )
 
-    def _found(self) -> str:
-        """`project/name` is a workload's handle; its id names the service too."""
+    def _find_root(self) -> str:
         name = self.what.service
         if "/" in name:
+            # The id of a workload names its service, too.
             name = str(Workloads(self._transport, time.sleep).find(name).id)
         self._root = f"services/{quote(name, safe='')}"
         return self._root
 
 
 def _settings(what: Watched) -> Settings:
-    """A stored token is shown to nobody but the server that it was stored for."""
+    """Return the settings; a stored token is sent only to the server that it was stored for."""
     named = {"BERTH_URL": what.address} if what.address else {}
     return load_settings({**os.environ, **named})
 

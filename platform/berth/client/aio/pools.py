@@ -33,32 +33,32 @@ class AsyncNodePools:
         return NodePool.model_validate(await self._transport.get(f"node-pools/{name}"))
 
     async def create(self, name: str, **values: Any) -> NodePool:
-        """Values as in REST; `nodes` as 4, as (2, 16) or as {"min": 4, "desired": 2, "max": 16}."""
+        """Create a pool. `nodes` is 4, (2, 16) or {"min": 4, "desired": 2, "max": 16}."""
         return NodePool.model_validate(await self._transport.post("node-pools", {"name": name, **values}))
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
-        """Refused with Conflict if the pool changed since this call began, or since `version`.
+        """Change values of a pool. `draining` of the result lists the nodes that drain as a consequence.
 
-        `draining` names the nodes that drain, for example because the maximum is lower.
+        Raises Conflict if the pool changed at the same time, or since `version`.
         """
         path = f"node-pools/{name}"
-        found = await self._transport.ask("GET", path)
-        tag = found.headers.get("ETag", "*") if version is None else f'"{version}"'
+        current = await self._transport.ask("GET", path)
+        tag = current.headers.get("ETag", "*") if version is None else f'"{version}"'
         answer = await self._transport.ask("PATCH", path, body=changes, headers={"If-Match": tag})
         return ScaledPool.model_validate(content_of(answer))
 
     async def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
-        """The pool as `edit` would leave it; nothing is stored."""
+        """Return the pool as `edit` would change it. Nothing is stored."""
         params = {"dry_run": True}
         answer = await self._transport.ask("PATCH", f"node-pools/{name}", params=params, body=changes)
         return ScaledPool.model_validate(content_of(answer))
 
     async def delete(self, name: str) -> None:
-        """Only a pool that was never used."""
+        """Delete a pool that was never used; other pools raise Conflict."""
         await self._transport.ask("DELETE", f"node-pools/{name}")
 
     async def scale(self, name: str, nodes: int) -> ScaledPool:
-        """Set the desired number of nodes. `draining` names the nodes that drain."""
+        """Set the desired number of nodes. `draining` of the result lists the nodes that drain."""
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(await self._transport.post(path, {"nodes": nodes}))
 
@@ -67,59 +67,59 @@ class AsyncNodePools:
         return Scaling.model_validate(await self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
 
     async def pause(self, name: str) -> NodePool:
-        """It neither grows nor shrinks until it is resumed."""
+        """Stop scaling the pool until it is resumed."""
         return await self._step(name, "pause")
 
     async def resume(self, name: str) -> NodePool:
-        """From a pause or from a drain."""
+        """Resume the pool after a pause or a drain."""
         return await self._step(name, "resume")
 
     async def retry(self, name: str) -> NodePool:
-        """Order nodes again at once, although boots failed."""
+        """Provision nodes again at once after failed boots."""
         return await self._step(name, "retry")
 
     async def drain(self, name: str, reason: str = "") -> NodePool:
-        """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""
+        """Drain all nodes. Terminated nodes are not replaced until the pool is resumed."""
         return await self._step(name, "drain", {"reason": reason})
 
     async def history(
         self, name: str, *, kind: str | None = None, limit: int | None = None
     ) -> AsyncIterator[ScalingEvent]:
-        """Newest first."""
+        """Iterate over scaling events, newest first."""
         async for item in self._transport.pages(f"node-pools/{name}/history", {"kind": kind}, limit):
             yield ScalingEvent.model_validate(item)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
-        """How many nodes it had when, oldest first; each point holds until the next one."""
-        told = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
-        for point in told["points"]:
+        """Iterate over changes of the number of nodes in the last `seconds`, oldest first."""
+        answer = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
+        for point in answer["points"]:
             yield CapacityPoint.model_validate(point)
 
     async def cost(self, name: str) -> PoolCost:
         return PoolCost.model_validate(await self._transport.get(f"node-pools/{name}/cost"))
 
     async def fragmentation(self, name: str) -> Fragmentation:
-        """In how many pieces its free GPUs lie, and which gangs would find room."""
+        """Return how the free GPUs are spread over nodes, and the largest gangs that fit."""
         return Fragmentation.model_validate(await self._transport.get(f"node-pools/{name}/fragmentation"))
 
     async def environment(self, name: str) -> PoolEnvironment:
-        """What its plugins come to; NotFound where it declares nothing."""
+        """Return the environment that the plugins install. Raises NotFound if the pool has no plugins."""
         return PoolEnvironment.model_validate(await self._transport.get(f"node-pools/{name}/environment"))
 
     async def plugins(self) -> tuple[KnownPlugin, ...]:
-        """Those that pools may name."""
+        """Iterate over the available plugins."""
         answer = await self._transport.get("plugins")
         return tuple(KnownPlugin.model_validate(item) for item in answer["plugins"])
 
     async def join_tokens(self, name: str) -> AsyncIterator[JoinToken]:
-        """By which machines join, newest first."""
+        """Iterate over the tokens by which machines join, newest first."""
         async for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
     async def issue_join_token(
         self, name: str, *, seconds: int | None = None, comment: str = ""
     ) -> JoinToken:
-        """`token` of the answer lets one machine join; it is said this once."""
+        """Issue a token with which one machine can join. `token` of the result cannot be read again."""
         body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
         return JoinToken.model_validate(await self._transport.post(f"node-pools/{name}/join-tokens", body))
 
@@ -134,7 +134,7 @@ class AsyncNodePools:
             yield Machine.model_validate(item)
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
-        """What runs on its node may finish first, as with a drain."""
+        """Remove a machine after draining its node."""
         path = f"node-pools/{name}/machines/{machine}/remove"
         return Machine.model_validate(await self._transport.post(path, {"reason": reason}))
 
@@ -156,19 +156,19 @@ class AsyncNodes:
         return Node.model_validate(await self._transport.get(f"nodes/{name}"))
 
     async def cordon(self, name: str, reason: str = "") -> Node:
-        """It keeps what it has and takes nothing new."""
+        """Cordon a node: running pods continue, new pods are not placed on it."""
         return await self._step(name, "cordon", {"reason": reason})
 
     async def uncordon(self, name: str) -> Node:
-        """Back to work, also from a drain that is not over."""
+        """Uncordon a node; this also stops a drain."""
         return await self._step(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:
-        """What it has may finish within the pool's drain timeout; then it ends and is replaced."""
+        """Drain a node: its pods may finish within the drain timeout, then it is replaced."""
         return await self._step(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:
-        """It ends at once, with whatever runs on it."""
+        """Terminate a node at once with its pods."""
         return await self._step(name, "terminate", {"reason": reason})
 
     async def _step(self, name: str, step: str, body: object = None) -> Node:

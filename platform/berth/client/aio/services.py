@@ -51,7 +51,10 @@ class AsyncServices:
         engine_urls: Sequence[str] = (),
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """So many engines in all, or engines elsewhere by their addresses. Again: the same request."""
+        """Scale out to a total number of engines, or add external engines by address.
+
+        While an identical request is active, the call returns that.
+        """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_out"), body))
 
@@ -65,7 +68,7 @@ class AsyncServices:
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """So many engines that stay, or exactly those that go."""
+        """Scale in to a number of engines, or remove engines by address."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,
@@ -84,14 +87,14 @@ class AsyncServices:
     async def changes(
         self, service: str, direction: Direction, request_id: str
     ) -> AsyncIterator[ScaleRequest]:
-        """The request now, and again after each change of its status, until it has ended."""
-        seen = ""
+        """Yield the request, and again after each change of its status, until it has ended."""
+        status = ""
         while True:
-            found = await self.request(service, direction, request_id)
-            if found.status != seen:
-                seen = found.status
-                yield found
-            if found.is_final:
+            request = await self.request(service, direction, request_id)
+            if request.status != status:
+                status = request.status
+                yield request
+            if request.is_final:
                 return
             await self._sleep(LOOK_SECONDS)
 
@@ -108,14 +111,14 @@ class AsyncServices:
         )
 
     async def weights_change(self, service: str, updating: bool) -> None:
-        """A trainer says that it begins to change the initial engines' weights, and when it is done."""
+        """Report that a trainer begins or has finished changing the weights of the initial engines."""
         await self._transport.post(_path(service, "weights"), {"updating": updating})
 
     async def autoscaler(self, service: str) -> AutoscalerSettings:
         return AutoscalerSettings.model_validate(await self._transport.get(_path(service, "autoscaler")))
 
     async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """All settings anew; what is left out has its default."""
+        """Replace all settings; settings that are left out get their defaults."""
         answer = await self._transport.ask("PUT", _path(service, "autoscaler"), body=dict(settings))
         return AutoscalerSettings.model_validate(content_of(answer))
 
@@ -134,8 +137,8 @@ class AsyncServices:
 
     async def failed_engines(self, service: str, *, limit: int | None = None) -> AsyncIterator[Event]:
         """Yield an event for each engine that failed, newest first."""
-        found = await self.get(service)
-        filters = {"workload": found.id, "kind": "engine_failed"}
+        current = await self.get(service)
+        filters = {"workload": current.id, "kind": "engine_failed"}
         async for item in self._transport.pages("events", filters, limit):
             yield Event.model_validate(item)
 

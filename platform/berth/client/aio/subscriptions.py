@@ -24,7 +24,7 @@ class AsyncSubscriptions:
         platform_wide: bool = False,
         pending_minutes: int = 60,
     ) -> Subscription:
-        """Of one's own work, unless a place is named."""
+        """Subscribe to one's own workloads, or to a project, a department or the platform."""
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
@@ -34,6 +34,6 @@ class AsyncSubscriptions:
         await self._transport.ask("DELETE", f"subscriptions/{subscription}")
 
     async def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
-        """What was told there, and what came of it; newest first."""
+        """Iterate over deliveries and their outcomes, newest first."""
         async for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
             yield Delivery.model_validate(item)

@@ -22,17 +22,17 @@ class AsyncTemplates:
     async def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> Template:
-        """Refused with Conflict when there is one already."""
+        """Create a template. Raises Conflict if it exists."""
         return await self._put(path_of(project, name), body_of(document, description), {"If-None-Match": "*"})
 
     async def edit(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
     ) -> Template:
-        """Refused with Conflict when somebody was faster."""
+        """Replace a template. Raises Conflict if it changed at the same time."""
         path = path_of(project, name)
-        found = await self._transport.ask("GET", path)
-        kept = content_of(found)["description"] if description is None else description
-        return await self._put(path, body_of(document, kept), {"If-Match": found.headers.get("ETag", "*")})
+        current = await self._transport.ask("GET", path)
+        text = content_of(current)["description"] if description is None else description
+        return await self._put(path, body_of(document, text), {"If-Match": current.headers.get("ETag", "*")})
 
     async def delete(self, project: str, name: str) -> None:
         path = path_of(project, name)
@@ -45,8 +45,8 @@ class AsyncTemplates:
 
 
 def body_of(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:
-    kept = {"text": document} if isinstance(document, str) else {"document": dict(document)}
-    return {**kept, "description": description}
+    content = {"text": document} if isinstance(document, str) else {"document": dict(document)}
+    return {**content, "description": description}
 
 
 def path_of(project: str, name: str) -> str:

@@ -32,7 +32,7 @@ class AsyncDepartments:
         return Department.model_validate(await self._transport.get(f"departments/{quote(name, safe='')}"))
 
     async def create(self, name: str, **values: Any) -> Department:
-        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         return Department.model_validate(await self._transport.post("departments", {"name": name, **values}))
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
@@ -40,7 +40,7 @@ class AsyncDepartments:
         return Department.model_validate(content_of(await self._transport.ask("PATCH", path, body=changes)))
 
     async def delete(self, name: str) -> None:
-        """Refused with Conflict while it has projects."""
+        """Delete a department. Raises Conflict while it has projects."""
         await self._transport.ask("DELETE", f"departments/{quote(name, safe='')}")
 
 
@@ -56,7 +56,7 @@ class AsyncProjects:
         return Project.model_validate(await self._transport.get(f"projects/{quote(name, safe='')}"))
 
     async def create(self, name: str, department: str, **values: Any) -> Project:
-        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         body = {"name": name, "department": department, **values}
         return Project.model_validate(await self._transport.post("projects", body))
 
@@ -65,7 +65,7 @@ class AsyncProjects:
         return Project.model_validate(content_of(await self._transport.ask("PATCH", path, body=changes)))
 
     async def delete(self, name: str) -> None:
-        """Refused with Conflict while it has workloads."""
+        """Delete a project. Raises Conflict while it has workloads."""
         await self._transport.ask("DELETE", f"projects/{quote(name, safe='')}")
 
 
@@ -84,32 +84,31 @@ class AsyncQuotas:
         return Quota.model_validate(await self._transport.get(_path(kind, name, pool)))
 
     async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> QuotaSet:
-        """Refused with Conflict when there is one already."""
+        """Create a quota. Raises Conflict if it exists."""
         return await self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
 
     async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> QuotaSet:
-        """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
+        """Change the named values of a quota. Raises Conflict if it changed at the same time."""
         path = _path(kind, name, pool)
-        found = await self._transport.ask("GET", path)
-        present = content_of(found)
+        current = await self._transport.ask("GET", path)
+        present = content_of(current)
         values = {key: present[key] for key in SETTABLE if key in present}
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
-        return await self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+        return await self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
 
     async def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
-        """How its fair share comes about, as things stand now."""
+        """Explain how the current fair share is computed."""
         return ShareTrace.model_validate(await self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     async def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
-        """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""
+        """Return the effects of a draft (`changes`, optionally `comment`). Nothing is stored."""
         return QuotaImpact.model_validate(await self._transport.post("quotas/preview", draft))
 
     async def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """All or nothing; None where everything is so already.
+        """Apply a draft, all changes or none; return None if no quota differs.
 
-        With the `tag` of a preview it is refused with Conflict when somebody was faster; without, it is
-        applied to whatever there is.
+        With the `tag` of a preview, raises Conflict if a quota has changed since the preview.
         """
         match = "*" if tag is None else f'"{tag}"'
         answer = await self._transport.post("quotas/apply", draft, condition={"If-Match": match})
@@ -117,12 +116,12 @@ class AsyncQuotas:
         return None if change is None else QuotaChange.model_validate(change)
 
     async def changes(self, *, limit: int | None = None) -> AsyncIterator[QuotaChange]:
-        """The newest first."""
+        """Iterate over changes, newest first."""
         async for item in self._transport.pages("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
     async def revert(self, change: int) -> QuotaChange:
-        """Refused with Conflict when somebody has changed one of these quotas since."""
+        """Revert a change. Raises Conflict if one of its quotas has changed since."""
         return QuotaChange.model_validate(await self._transport.post(f"quotas/changes/{change}/revert"))
 
     async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:

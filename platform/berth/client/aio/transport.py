@@ -16,9 +16,9 @@ from berth.client.http import (
     PAGE,
     Params,
     carried,
+    connection_options,
     content_of,
     loss_of,
-    manners,
     plain,
     refused,
     unreachable,
@@ -27,7 +27,7 @@ from berth.client.retry import Loss, Patience, delay_before_next
 
 
 class AsyncTransport:
-    """The connection of one client. `sleep` and `chance` are arguments so that tests decide them."""
+    """The connection of one client. `sleep` and `chance` are arguments so that tests control them."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class AsyncTransport:
         self._patience = patience or Patience()
         self._sleep = sleep
         self._chance = chance
-        self._http = httpx.AsyncClient(**manners(settings), transport=http)
+        self._http = httpx.AsyncClient(**connection_options(settings), transport=http)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -63,7 +63,7 @@ class AsyncTransport:
         key: str | None = None,
         condition: Mapping[str, str] | None = None,
     ) -> Any:
-        """Carries a key under which the server keeps its answer, so that it is done once."""
+        """Send a request with an idempotency key, so that a repetition has no further effect."""
         headers = {**(condition or {}), "Idempotency-Key": key or uuid.uuid4().hex}
         answer = await self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
         return content_of(answer) if answer.content else None
@@ -79,7 +79,7 @@ class AsyncTransport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
     ) -> httpx.Response:
-        """The answer to one request. Raises Refused for an answer that says no, Unreachable for none."""
+        """Return the answer. Raises Refused for an error status and Unreachable if there is none."""
         request = self._http.build_request(
             method,
             path,
@@ -103,7 +103,7 @@ class AsyncTransport:
     async def pages(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        """Every item of a list, page after page; at most `limit` of them."""
+        """Yield the items of all pages of a list, at most `limit`."""
         left, cursor = limit, None
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
@@ -117,7 +117,7 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[httpx.Response]:
-        """An answer that is read while it is still being written; it may pause for as long as it likes."""
+        """Open an answer that is read while the server writes it, without a read timeout."""
         request = self._http.build_request(
             "GET", path, params=plain(params), timeout=httpx.Timeout(5.0, read=None)
         )
@@ -136,20 +136,25 @@ class AsyncTransport:
             await answer.aclose()
 
     async def _once(self, request: httpx.Request, attempt: int, repeatable: bool) -> httpx.Response | None:
-        """One attempt; None after waiting means: try again."""
+        """Send a request once. Return None, after the delay, if it is to be repeated."""
         outcome: Loss | int
         try:
             answer = await self._http.send(request)
         except httpx.TransportError as error:
             failure: Exception = unreachable(self.settings, error)
-            outcome, asked = loss_of(error), None
+            outcome, retry_after = loss_of(error), None
         else:
             if answer.is_success:
                 return answer
-            said_no = refused(answer)
-            failure, outcome, asked = said_no, answer.status_code, said_no.retry_after
+            refusal = refused(answer)
+            failure, outcome, retry_after = refusal, answer.status_code, refusal.retry_after
         delay = delay_before_next(
-            self._patience, attempt, outcome, repeatable=repeatable, retry_after=asked, chance=self._chance()
+            self._patience,
+            attempt,
+            outcome,
+            repeatable=repeatable,
+            retry_after=retry_after,
+            chance=self._chance(),
         )
         if delay is None:
             raise failure from None

@@ -25,7 +25,7 @@ class AsyncUsage:
         return UsageReport.model_validate({key: value for key, value in whole.items() if key != "next"})
 
     async def csv(self, **question: object) -> AsyncIterator[bytes]:
-        """The same as a CSV file, as it arrives."""
+        """Stream the report as a CSV file."""
         async with self._transport.stream("usage", {**question, "format": "csv"}) as answer:
             async for piece in answer.aiter_bytes():
                 yield piece
@@ -43,19 +43,19 @@ class AsyncBudgets:
         return Budget.model_validate(await self._transport.get(_path(kind, name)))
 
     async def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
-        """Refused with Conflict when there is one already."""
+        """Create a budget. Raises Conflict if it exists."""
         return await self._put(_path(kind, name), values, {"If-None-Match": "*"})
 
     async def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
-        """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
+        """Change the named values of a budget. Raises Conflict if it changed at the same time."""
         path = _path(kind, name)
-        found = await self._transport.ask("GET", path)
-        present = content_of(found)
+        current = await self._transport.ask("GET", path)
+        present = content_of(current)
         values = {key: present[key] for key in SETTABLE}
-        return await self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+        return await self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
 
     async def delete(self, kind: Owner, name: str) -> None:
-        """Refused with Conflict when somebody changed it meanwhile."""
+        """Delete a budget. Raises Conflict if it changed at the same time."""
         path = _path(kind, name)
         tag = await self._transport.etag(path)
         await self._transport.ask("DELETE", path, headers={"If-Match": tag})
@@ -75,7 +75,7 @@ class AsyncUtilization:
         self._transport = transport
 
     async def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUse:
-        """All pools, or one; the latest hours last."""
+        """Return the utilization of all pools or of one, oldest hour first."""
         return ClusterUse.model_validate(
             await self._transport.get("utilization", {"pool": pool, "hours": hours})
         )
@@ -87,7 +87,7 @@ class AsyncUtilization:
     async def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> AsyncIterator[WorkloadUse]:
-        """Those that run, whoever holds most GPUs first."""
+        """Iterate over running workloads, those with most allocated GPUs first."""
         async for item in self._transport.pages(
             "utilization/workloads", {"project": project, "pool": pool}, limit
         ):
@@ -99,6 +99,6 @@ class AsyncUtilization:
     async def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> OneWorkloadUse:
-        """`span`: so many seconds back from its end, or from now."""
-        told = await self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
-        return OneWorkloadUse.model_validate(told)
+        """Return the utilization of one workload in the last `span` seconds before its end, or before now."""
+        answer = await self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
+        return OneWorkloadUse.model_validate(answer)

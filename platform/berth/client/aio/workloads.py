@@ -13,14 +13,14 @@ from berth.client.models.workloads import (
     DryRun,
     Event,
     Explanation,
-    FoundInLog,
     LogChunk,
+    LogMatches,
     Pod,
     PortLink,
     Workload,
 )
 
-FOUND_AT_ONCE = 500
+MATCHES_PER_PAGE = 500
 LOG_CHUNK = 1 << 20
 POLL_SECONDS = 1.0
 Document = Mapping[str, Any]
@@ -32,15 +32,21 @@ class AsyncWorkloads:
         self._sleep = sleep
 
     async def submit(self, document: Document, *, key: str | None = None) -> Workload:
-        """Sent again when the connection is lost, submitted once. The same `key` is the same submission."""
+        """Submit a workload once, even if a lost connection repeats the request.
+
+        Calls with the same `key` are the same submission.
+        """
         return Workload.model_validate(await self._transport.post("workloads", document, key=key))
 
     async def dry_run(self, document: Document) -> DryRun:
-        """What would happen now if it were submitted; nothing is stored."""
+        """Return what would happen if the workload were submitted now. Nothing is stored."""
         return DryRun.model_validate(await self._transport.post("workloads", document, {"dry_run": True}))
 
     async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
-        """Filters as in REST: project, department, pool, phase, kind, reason, label, search, sort..."""
+        """Iterate over workloads.
+
+        Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
+        """
         async for item in self._transport.pages("workloads", filters, limit):
             yield Workload.model_validate(item)
 
@@ -48,13 +54,13 @@ class AsyncWorkloads:
         return Workload.model_validate(await self._transport.get(f"workloads/{workload_id}"))
 
     async def find(self, reference: str) -> Workload:
-        """By id, NAME or PROJECT/NAME, as the client without asyncio does."""
+        """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
-        found = [workload async for workload in listed] if name else []
-        return await self.get(the_one(reference, candidates_of(name, found)).id)
+        matching = [workload async for workload in listed] if name else []
+        return await self.get(the_one(reference, candidates_of(name, matching)).id)
 
     async def cancel(self, workload_id: str) -> Workload:
         return await self._act(workload_id, "cancel")
@@ -76,7 +82,7 @@ class AsyncWorkloads:
         return [Pod.model_validate(item) async for item in items]
 
     async def link_to_port(self, workload_id: str, port: str) -> PortLink:
-        """A one-time link by which a browser opens this port of a running workload."""
+        """Return a link with which a browser opens this port of a running workload once."""
         answer = await self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
         return PortLink.model_validate(answer)
 
@@ -89,7 +95,7 @@ class AsyncWorkloads:
         return [Eviction.model_validate(item) async for item in items]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[Workload]:
-        """The workload as it is, then each time its phase, reason or message changed, until it has ended."""
+        """Yield the workload, and again after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
             workload = await self.get(workload_id)
@@ -111,7 +117,7 @@ class AsyncWorkloads:
         offset: int | None = None,
         limit: int | None = None,
     ) -> LogChunk:
-        """A piece of a pod's output: the last `tail` lines, or `limit` bytes from `offset`."""
+        """Return a part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         answer = await self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
         return chunk_of(answer, offset or 0)
@@ -126,26 +132,30 @@ class AsyncWorkloads:
         around: int = 0,
         ignore_case: bool = False,
         limit: int | None = None,
-    ) -> AsyncIterator[FoundInLog]:
-        """Lines of a pod's output that contain the text, with those around them, found by the server: in one
-        answer after the other, until the end that the log has by then."""
+    ) -> AsyncIterator[LogMatches]:
+        """Yield pages of log lines that contain `text`, with `around` lines before and after each.
+
+        The search ends at the end of the log at that time.
+        """
         params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
         cursor, left = None, limit
         while left is None or left > 0:
-            asked = {**params, "limit": min(left or FOUND_AT_ONCE, FOUND_AT_ONCE), "cursor": cursor}
-            answer = await self._transport.get(f"workloads/{workload_id}/logs/search", asked)
-            found = FoundInLog.model_validate(answer)
-            yield found
-            left = None if left is None else left - len(found.items)
-            cursor = found.next
+            query = {**params, "limit": min(left or MATCHES_PER_PAGE, MATCHES_PER_PAGE), "cursor": cursor}
+            answer = await self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            matches = LogMatches.model_validate(answer)
+            yield matches
+            left = None if left is None else left - len(matches.items)
+            cursor = matches.next
             if cursor is None:
                 return
 
     async def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
     ) -> AsyncIterator[bytes]:
-        """A pod's output from `offset` on, as it is written, until the pod has ended. Who stops before that
-        closes it (`contextlib.aclosing`)."""
+        """Stream a pod's log from byte `offset` until the pod has ended.
+
+        To stop before that, close the iterator (`contextlib.aclosing`).
+        """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         async with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
             async for piece in answer.aiter_bytes():
@@ -155,9 +165,9 @@ class AsyncWorkloads:
         return Workload.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
-def candidates_of(name: str, found: Iterable[Workload]) -> Sequence[Workload]:
-    """Those of that name that live; if none does, those that have ended."""
-    named = [workload for workload in found if workload.name == name]
+def candidates_of(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
+    """Return live workloads of this name, or those that have ended if none is live."""
+    named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 

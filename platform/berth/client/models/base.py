@@ -8,17 +8,17 @@ Numbers = dict[str, Any]
 
 
 class Model(BaseModel):
-    """Something the server said."""
+    """An object returned by the server."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     def plain(self) -> dict[str, Any]:
-        """As the server said it, nothing added: for JSON and YAML."""
+        """Return the fields that the server sent, as JSON values."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class Amounts(Model):
-    """Devices, cores, MiB; None is unlimited."""
+    """Resources in devices, cores and MiB; None is unlimited."""
 
     gpu: float | None = None
     cpu: float | None = None

@@ -20,7 +20,7 @@ class Token(Model):
 
 
 class PasswordChanged(Model):
-    """`token` replaces the one in use if that one was created by sign-in."""
+    """Result of a password change; `token` replaces the current token if sign-in created that."""
 
     revoked_tokens: int
     token: str | None = None
@@ -44,7 +44,7 @@ class Member(Model):
 
     @property
     def scope(self) -> str:
-        """Where the role counts."""
+        """Project or department of the role, or the platform."""
         return self.project or self.department or "everywhere"
 
 
@@ -55,7 +55,7 @@ class User(Model):
 
 
 class Change(Model):
-    """One row of the audit."""
+    """One entry of the audit log."""
 
     id: int
     at: datetime

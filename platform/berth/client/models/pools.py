@@ -43,7 +43,7 @@ class NodePool(Model):
 
 
 class PoolEnvironment(Model):
-    """What a pool's plugins come to; `script` is what its nodes run when they boot."""
+    """Environment that the plugins of a pool install; `script` runs when its nodes boot."""
 
     digest: str
     image: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class KnownPlugin(Model):
 
 
 class DrainingNode(Model):
-    """A node that a smaller pool drains; `blocked_by` names the budget that keeps it for now."""
+    """A node to drain; `blocked_by` names the disruption budget that delays the drain."""
 
     node: str
     pods: int = 0

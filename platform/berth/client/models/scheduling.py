@@ -38,8 +38,8 @@ class EvictionPair(Model):
     lost_gpu_seconds: int = 0
 
 
-class MatrixOfEvictions(Model):
-    """The most work lost first."""
+class EvictionMatrix(Model):
+    """Evictions by pair of projects, most lost work first."""
 
     pairs: list[EvictionPair] = []
     omitted: int = 0
@@ -73,7 +73,7 @@ class Replay(Model):
 
 
 class Health(Model):
-    """How the scheduler does; `invariants` are checked as one asks."""
+    """State of the scheduler; `invariants` are checked at the time of the request."""
 
     leader: dict[str, Any] | None = None
     last_cycle: dict[str, Any] | None = None
@@ -84,10 +84,10 @@ class Health(Model):
     @property
     def is_well(self) -> bool:
         leads = self.leader is not None and bool(self.leader.get("alive"))
-        return leads and all(law.get("ok") for law in self.invariants)
+        return leads and all(invariant.get("ok") for invariant in self.invariants)
 
 
-class Waiter(Model):
+class QueuedWorkload(Model):
     """Pending workload; `queue_position` is None until a cycle has seen it."""
 
     workload: str
@@ -104,9 +104,9 @@ class Waiter(Model):
     expected_start: datetime | None = None
 
 
-class Line(Model):
+class Queue(Model):
     """Queue of a pool. `workloads` and `gpus` include workloads not visible to you; `items` do not."""
 
     workloads: int
     gpus: float
-    items: list[Waiter]
+    items: list[QueuedWorkload]

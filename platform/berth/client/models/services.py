@@ -53,7 +53,7 @@ class ServiceEngine(Model):
 
 
 class ScaleAccepted(Model):
-    """`request_id` is None for a dry run; `engine_ids` are those that go."""
+    """Accepted scaling; `request_id` is None for a dry run, `engine_ids` are the engines to remove."""
 
     request_id: str | None
     status: str
@@ -119,7 +119,7 @@ class AutoscalerConditions(Model):
 
 
 class Autoscaling(Model):
-    """One thing that an autoscaler did."""
+    """One action of an autoscaler."""
 
     request_id: str | None
     action: str

@@ -7,7 +7,7 @@ from berth.client.models.base import Model
 
 
 class Template(Model):
-    """`text` and `document` are there when one was asked for by name."""
+    """A workload template; lists leave out `text` and `document`."""
 
     name: str
     project: str

@@ -38,13 +38,13 @@ class Quota(Model):
 
 
 class QuotaSet(Quota):
-    """As it is stored now; `warnings` tell what is odd about it."""
+    """A stored quota; `warnings` point out unusual values."""
 
     warnings: list[dict[str, str]] = []
 
 
 class QuotaImpact(Model):
-    """What an edited set of quotas would change; `tag` is what apply asks for."""
+    """Effects of quota changes; `tag` guards `apply` against changes since the preview."""
 
     changes_nothing: bool = False
     tag: str = ""
@@ -59,7 +59,7 @@ class QuotaImpact(Model):
 
 
 class QuotaChange(Model):
-    """Quotas that were changed together."""
+    """Quota changes that were applied together."""
 
     id: int
     at: datetime
@@ -74,7 +74,7 @@ class QuotaChange(Model):
 
 
 class ShareTraceEntry(Model):
-    """One resource of one queue: `explanation` has in sentences what `rounds` has in numbers."""
+    """One resource of one queue: the computation in numbers (`rounds`) and in sentences (`explanation`)."""
 
     kind: str
     name: str

@@ -6,7 +6,7 @@ from berth.client.models.base import Model
 
 
 class Used(Model):
-    """Hours of GPUs, cores and GiB; `at` is where its piece of time begins."""
+    """Hours of GPUs, cores and GiB; `at` is the start of the period."""
 
     at: datetime | None = None
     department: str | None = None
@@ -52,7 +52,7 @@ class Allocated(Model):
 
 
 class UsedNow(Model):
-    """None was not measured."""
+    """Resources in use now; None if not measured."""
 
     gpu: float | None = None
     cpu: float | None = None
@@ -95,7 +95,7 @@ class PodUse(Model):
 
 
 class WorkloadUse(Model):
-    """Of the list: of one workload, together."""
+    """Utilization of one workload, summed over its pods, in a list."""
 
     workload: str
     id: str
@@ -106,7 +106,7 @@ class WorkloadUse(Model):
 
 
 class OneWorkloadUse(Model):
-    """`step` is how many seconds each point stands for."""
+    """Utilization of one workload over time; `step` is the length of each point in seconds."""
 
     workload: str
     idle_since: datetime | None = None
@@ -117,7 +117,7 @@ class OneWorkloadUse(Model):
 
 
 class NodeUse(Model):
-    """`over_time` only of one node that was asked for by its name."""
+    """Utilization of a node; only the answer for a single node has `over_time`."""
 
     node: str
     pool: str
@@ -135,7 +135,7 @@ class PoolUse(Model):
 
 
 class UsedHour(Model):
-    """GPU-hours of one hour: total, allocated, allocated and measured, used."""
+    """GPU-hours in one hour: total, allocated, allocated and measured, used."""
 
     at: datetime
     total: float

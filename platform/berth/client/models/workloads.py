@@ -21,7 +21,7 @@ class PodCount(Model):
 
 
 class PortLink(Model):
-    """Opens a port in a browser, once, until it expires."""
+    """Link that opens a port in a browser, once, until it expires."""
 
     url: str
     expires_at: datetime
@@ -104,8 +104,8 @@ class Blocker(Model):
     numbers: Numbers = {}
 
 
-class Waited(Model):
-    """`until` None: it waits for this now."""
+class PendingPeriod(Model):
+    """Period of one pending reason; `until` is None for the current one."""
 
     reason: str
     since: datetime
@@ -125,11 +125,11 @@ class Explanation(Model):
     evictions: list[Eviction] = []
     explained_at: datetime | None = None
     cycle: Any = None
-    pending_history: list[Waited] = []
+    pending_history: list[PendingPeriod] = []
 
 
 class Problem(Model):
-    """One thing to mend in a document."""
+    """One error in a document."""
 
     path: str = ""
     message: str = ""
@@ -152,15 +152,15 @@ class DryRun(Model):
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A piece of one pod's output; `complete` says that nothing more will follow `next_offset`."""
+    """Part of a pod's log; `complete` means that nothing follows `next_offset`."""
 
     data: bytes
     next_offset: int
     complete: bool
 
 
-class LineInLog(Model):
-    """`line` counts from 1, `offset` is its first byte."""
+class LogMatch(Model):
+    """A matching line; `line` counts from 1, `offset` is its first byte."""
 
     line: int
     offset: int
@@ -169,13 +169,13 @@ class LineInLog(Model):
     after: list[str] = []
 
 
-class FoundInLog(Model):
-    """`matches` counts all lines from where this answer begins to `searched_bytes`, of `size` bytes."""
+class LogMatches(Model):
+    """One page of matches; `matches` counts those up to byte `searched_bytes` of `size`."""
 
     pod: str
     run: int
     matches: int
     size: int
     searched_bytes: int
-    items: list[LineInLog]
+    items: list[LogMatch]
     next: str | None = None

@@ -20,7 +20,7 @@ BATCH_BYTES = 4 << 20
 
 
 class CallFuture(Future[Any]):
-    """Also knows where its call ran, and how often it was begun; set when it is done."""
+    """Future of a call. `node` and `attempts` are set when it is done."""
 
     node: int | None = None
     attempts: int = 0
@@ -31,7 +31,7 @@ class CallFuture(Future[Any]):
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
-        """The call is not begun, or, where it runs, its result is dropped."""
+        """Cancel the call. A call that runs is not interrupted; its result is dropped."""
         cancelled = super().cancel()
         if cancelled:
             self._on_cancel(self)
@@ -43,7 +43,7 @@ Settled = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class Gathering:
-    """A broadcast, until all nodes that were ready when it came have answered."""
+    """A broadcast that waits for the answers of all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None
@@ -61,7 +61,7 @@ class Outgoing:
 
 
 class PendingCalls:
-    """Safe to use from any thread. `changed` is called after every change that somebody may wait for."""
+    """Calls without an outcome. Thread-safe; `changed` is called after every change."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class PendingCalls:
         return future
 
     def take_batch(self) -> list[Outgoing]:
-        """What may go in one request; a broadcast goes alone. It is taken, `unsent` brings it back."""
+        """Remove and return the calls for one request; a broadcast is sent alone."""
         with self._lock:
             batch: list[Outgoing] = []
             size = 0
@@ -115,29 +115,31 @@ class PendingCalls:
             self._outgoing.extendleft(reversed(list(batch)))
 
     def take_cancelled(self) -> list[uuid.UUID]:
-        """Calls that nobody wants any more; taken."""
+        """Remove and return the keys of calls that were cancelled after they were sent."""
         with self._lock:
-            found, self._given_up = self._given_up, []
-            return found
+            cancelled, self._given_up = self._given_up, []
+            return cancelled
 
     def set_broadcast_nodes(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
-        """The server's answer: which nodes a broadcast went to."""
-        for told in broadcasts:
-            key = uuid.UUID(told["key"])
+        """Record the nodes to which the server has sent each broadcast."""
+        for broadcast in broadcasts:
+            key = uuid.UUID(broadcast["key"])
             with self._lock:
                 gathering = self._broadcasts.get(key)
                 if gathering is None:
                     continue
-                gathering.expected = {uuid.UUID(one["key"]): one["node"] for one in told["nodes"]}
+                gathering.expected = {uuid.UUID(one["key"]): one["node"] for one in broadcast["nodes"]}
                 settled = self._gathered(key, gathering)
             self._settle(settled)
 
     def take(self, words: Mapping[str, Any], data: bytes) -> None:
-        """One outcome. Only what was asked for here is opened: opening runs code of whoever asked for it."""
+        """Handle one outcome. Only results of this client's calls are unpickled: unpickling runs code."""
         if words.get("late"):
             if words["outcome"] != "value":
-                said = (words.get("told") or {}).get("message", "")
-                log.warning("node %s, which came later, failed in a broadcast: %s", words.get("node"), said)
+                message = (words.get("told") or {}).get("message", "")
+                log.warning(
+                    "node %s, which came later, failed in a broadcast: %s", words.get("node"), message
+                )
             return
         key = uuid.UUID(words["key"])
         if not self._waits_for(uuid.UUID(words["broadcast"]) if words.get("broadcast") else key):
@@ -161,7 +163,7 @@ class PendingCalls:
         self._settle(settled)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more will come: for what is outstanding and for what anybody may still want to add."""
+        """Fail all outstanding calls and every call that is added later."""
         with self._lock:
             self._fatal = self._fatal or error
             left = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
@@ -182,25 +184,25 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _gathered(self, key: uuid.UUID, gathering: Gathering) -> Settled:
-        """The results in the order of the nodes, or the first node's error, once all are there."""
+        """Return the results in the order of nodes, or the first node's error; None until all are there."""
         expected = gathering.expected
         if expected is None or not expected.keys() <= gathering.got.keys():
             return None
         del self._broadcasts[key]
-        found = [gathering.got[child] for child in sorted(expected, key=expected.__getitem__)]
-        error = next((error for _, error in found if error is not None), None)
-        return gathering.future, [value for value, _ in found], error
+        results = [gathering.got[child] for child in sorted(expected, key=expected.__getitem__)]
+        error = next((error for _, error in results if error is not None), None)
+        return gathering.future, [value for value, _ in results], error
 
     def _settle(self, settled: Settled) -> None:
-        """Outside the lock: what waits for a future may do anything, such as add another call."""
+        """Complete a future outside the lock: its callbacks may add calls."""
         if settled is not None:
             settle(*settled)
         self.changed()
 
     def _cancelled(self, future: CallFuture) -> None:
         with self._lock:
-            known = self._calls.pop(future.key, None) or self._broadcasts.pop(future.key, None)
-            if known is None:
+            removed = self._calls.pop(future.key, None) or self._broadcasts.pop(future.key, None)
+            if removed is None:
                 return
             waiting = [call for call in self._outgoing if call.key != future.key]
             if len(waiting) < len(self._outgoing):

@@ -11,14 +11,14 @@ PARTS_MAX = 200
 
 
 def offender(value: object, name: str) -> tuple[str, object]:
-    """(the way to it, the innermost part that cannot be pickled): the value itself if no part is to blame."""
+    """Return the path to the innermost part that cannot be pickled, and the part."""
     seen: set[int] = set()
     for _ in range(DEPTH_MAX):
         seen.add(id(value))
-        found = _first_bad(value, seen)
-        if found is None:
+        part = _first_bad(value, seen)
+        if part is None:
             break
-        step, value = found
+        step, value = part
         name += step
     return name, value
 
@@ -57,7 +57,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, obje
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield f": the variable {name} around it", cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # an empty cell
             continue
     for name in function.__code__.co_names:
         if name in function.__globals__:

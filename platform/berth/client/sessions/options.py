@@ -23,9 +23,11 @@ TRAVELLING = ("transform", "bootstrap", "decorate", "around_app", "around_proces
 
 
 class SessionOptions(TypedDict, total=False):
-    """`gpus`, `cpus` and `memory_mib` are for each node, which runs `concurrency` calls at a time: each in a
-    process of its own (`executor="process"`), or in threads of one. A call whose node goes away is begun
-    again, `max_attempts` times at most. A session that is asked for nothing for `idle_timeout` seconds ends.
+    """Options of a session.
+
+    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its own
+    process (`executor="process"`) or in threads of one process. A call whose node is lost is repeated, up to
+    `max_attempts` attempts. A session without calls for `idle_timeout` seconds ends.
     """
 
     gpus: float
@@ -67,17 +69,17 @@ class Options:
 
     @property
     def min_nodes(self) -> int:
-        """So many nodes it needs to start."""
+        """Number of nodes that the session needs to start."""
         return self.nodes if isinstance(self.nodes, int) else self.nodes[0]
 
     def body(self) -> dict[str, Any]:
-        """As REST takes it. Raises NotPicklable for plugins that cannot be sent."""
+        """Return the REST body. Raises NotPicklable for plugins that cannot be sent."""
         node: dict[str, Any] = {"gpu": self.gpus, "cpu": self.cpus, "memory_mib": self.memory_mib}
         if isinstance(self.nodes, int):
             node["replicas"] = self.nodes
         else:
             node["min"], node["max"] = self.nodes
-        said = {
+        values = {
             "name": self.name or f"session-{uuid.uuid4().hex[:8]}",
             "project": self.project or None,
             "pools": list(self.pools),
@@ -95,31 +97,31 @@ class Options:
             "cloudpickle": cloudpickle.__version__,
             "setup": base64.b64encode(_setup(self.plugins)).decode(),
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def options_of(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
-    """Raises SessionError for plugins that cannot be used; everything else is the server's to check."""
-    given = {name: value for name, value in options.items() if name != "plugins"}
-    given["project"] = options.get("project") or project
+    """Return the options. Raises SessionError for invalid plugins; the server validates the other values."""
+    settings: dict[str, Any] = {name: value for name, value in options.items() if name != "plugins"}
+    settings["project"] = options.get("project") or project
     return Options(
         pools=(pool,) if isinstance(pool, str) else tuple(pool),
         nodes=nodes,
         plugins=plugins_of(options.get("plugins", ())),
-        **given,  # type: ignore[arg-type]
+        **settings,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What stands around a session on the client: the pool's facts, its plugins and the session's own."""
+    """Facts of the pool, and the plugins of pool and session, for hooks that run on the client."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]
 
 
 def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
-    """`pool` is None where it may be any of several: then there are only the session's own plugins."""
+    """Return the context of a session. With several pools `pool` is None and pool plugins are left out."""
     if pool is None:
         cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
         return PluginContext(cluster, options.plugins)

@@ -14,7 +14,7 @@ NAME = "berth"
 
 
 class Calls(Protocol):
-    """What joblib needs of a session."""
+    """The part of a session that joblib uses."""
 
     @property
     def concurrency(self) -> int: ...
@@ -26,14 +26,14 @@ class Calls(Protocol):
 
 @contextmanager
 def parallel_on(session: Calls) -> Iterator[None]:
-    """joblib's default for the length of the block, also for what uses joblib itself, as scikit-learn."""
+    """Make the session joblib's default backend within the block, also for libraries such as scikit-learn."""
     register_parallel_backend(NAME, BerthBackend)
     with parallel_config(NAME, session=session):
         yield
 
 
 class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
-    """Batches of jobs are calls. What a job runs in parallel itself, it runs where it is."""
+    """joblib backend that sends each batch of jobs as one call. Nested parallel jobs run on their node."""
 
     supports_retrieve_callback = True
     supports_inner_max_num_threads = False
@@ -49,7 +49,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
-        # Not one: then joblib would run them here. The second waits for its turn.
+        # With one job, joblib would run everything in this process.
         most = max(2, self._session.ready_nodes() * self._session.concurrency)
         if n_jobs is None:
             return 1
@@ -69,7 +69,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """What was not begun is cancelled by joblib's futures; the session goes on."""
+        """Cancel the calls that have not begun; the session continues."""
         for future in list(getattr(self.parallel, "_jobs", ())):
             cancel = getattr(getattr(future, "job", None), "cancel", None)
             if cancel is not None:

@@ -25,7 +25,7 @@ FAILURES: Mapping[str, type[Exception]] = {
 def pickle_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int
 ) -> bytes:
-    """Raises NotPicklable or CallTooLarge, before anything is sent."""
+    """Return the pickled call. Raises NotPicklable or CallTooLarge."""
     try:
         data: bytes = cloudpickle.dumps((function, args, dict(kwargs)))
     except Exception as error:
@@ -37,15 +37,15 @@ def pickle_call(
 
 
 def outcome_of(words: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
-    """(value, None) or (None, error)."""
-    told = words.get("told") or {}
-    message = str(told.get("message", ""))
+    """Return the value and None, or None and the error."""
+    details = words.get("told") or {}
+    message = str(details.get("message", ""))
     if words["outcome"] == "value":
         return _opened_value(data)
     if words["outcome"] == "error":
-        return None, _opened_error(told, data)
-    error = FAILURES.get(str(told.get("type")), CallFailed)(message)
-    if text := told.get("traceback"):
+        return None, _opened_error(details, data)
+    error = FAILURES.get(str(details.get("type")), CallFailed)(message)
+    if text := details.get("traceback"):
         error.__cause__ = RemoteTraceback(str(text))
     return None, error
 
@@ -63,15 +63,15 @@ def _opened_value(data: bytes) -> tuple[Any, BaseException | None]:
         return None, problem
 
 
-def _opened_error(told: Mapping[str, Any], data: bytes) -> BaseException:
+def _opened_error(details: Mapping[str, Any], data: bytes) -> BaseException:
     try:
-        found = pickle.loads(data) if data else None  # noqa: S301
+        opened = pickle.loads(data) if data else None  # noqa: S301
     except Exception:
-        found = None
-    if not isinstance(found, Exception):  # SystemExit and the like would end whoever asks for the result
-        found = RemoteError(f"{told.get('type', 'error')}: {told.get('message', '')}")
-    found.__cause__ = RemoteTraceback(str(told.get("traceback", "")))
-    return found
+        opened = None
+    if not isinstance(opened, Exception):  # for example SystemExit, which would end the caller
+        opened = RemoteError(f"{details.get('type', 'error')}: {details.get('message', '')}")
+    opened.__cause__ = RemoteTraceback(str(details.get("traceback", "")))
+    return opened
 
 
 def _not_picklable(

@@ -9,19 +9,19 @@ from pools.plugins.errors import PluginError
 from pools.plugins.registry import available
 
 
-def plugins_of(given: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
-    """In the order they were given; a name stands for the plugin of that name as it comes.
+def plugins_of(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
+    """Return the plugins in order; a name stands for the plugin with its default parameters.
 
-    Raises SessionError for a name that is not known, and for two plugins of one name.
+    Raises SessionError for an unknown name, and for two plugins with one name.
     """
-    found = tuple(_made(one) if isinstance(one, str) else one for one in given)
-    for plugin in found:
+    plugins = tuple(_made(one) if isinstance(one, str) else one for one in choices)
+    for plugin in plugins:
         if not isinstance(plugin, Plugin):
             raise SessionError(f"{plugin!r:.80} is no plugin: give names, or what Plugin.create(...) made.")
-    twice = [name for name, times in Counter(plugin.name for plugin in found).items() if times > 1]
+    twice = [name for name, times in Counter(plugin.name for plugin in plugins).items() if times > 1]
     if twice:
         raise SessionError(f"The plugin {twice[0]} is given twice.")
-    return found
+    return plugins
 
 
 def _made(name: str) -> Plugin:

@@ -11,9 +11,9 @@ from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, packed, unpacked
 
 FEW, GATHER_SECONDS = 8, 0.1  # many results are fetched together, a few at once
-WAIT = 20.0  # seconds that the server may hold an answer back
+WAIT = 20.0  # seconds for which the server may delay an answer
 RETRY_SECONDS = 0.5
-OUT_OF_REACH_SECONDS = 300.0  # for so long a server that restarts is waited for
+OUT_OF_REACH_SECONDS = 300.0  # to wait for a server that restarts
 FRAMES = {"Content-Type": CONTENT_TYPE}
 LATER = ("no-node", "full")
 FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 10.0, 60.0  # of waiting for nodes
@@ -22,7 +22,7 @@ log = logging.getLogger("berth.session")
 
 
 class SessionNode(Model):
-    """A node that takes calls."""
+    """A node that accepts calls."""
 
     node: int
     pod: str = ""
@@ -48,31 +48,31 @@ class SessionState(Model):
         return bool(self.error) or self.phase in ("completed", "failed", "cancelled")
 
     def end(self) -> SessionEnded:
-        said = self.error or self.message or f"it is {self.phase}"
-        return SessionEnded(f"The session {self.project}/{self.name} has ended: {said}")
+        reason = self.error or self.message or f"it is {self.phase}"
+        return SessionEnded(f"The session {self.project}/{self.name} has ended: {reason}")
 
     def start_timeout(self, wanted: int, seconds: float) -> SessionEnded:
-        said = f"{self.phase}: {self.message}"
-        return SessionEnded(f"{wanted} nodes were not there within {seconds:g} s ({said})")
+        state = f"{self.phase}: {self.message}"
+        return SessionEnded(f"{wanted} nodes were not there within {seconds:g} s ({state})")
 
 
 class StartProgress:
-    """Who waits for a session's nodes is told why, now and then: else a session looks as if it hung."""
+    """Log from time to time why a session still waits for its nodes."""
 
     def __init__(self) -> None:
-        self._told_at: float | None = None
+        self._reported_at: float | None = None
 
     def report(self, state: SessionState, waited: float) -> None:
-        since = waited if self._told_at is None else waited - self._told_at
-        if since < (FIRST_WORD_SECONDS if self._told_at is None else NEXT_WORD_SECONDS):
+        since = waited if self._reported_at is None else waited - self._reported_at
+        if since < (FIRST_WORD_SECONDS if self._reported_at is None else NEXT_WORD_SECONDS):
             return
-        self._told_at = waited
+        self._reported_at = waited
         why = f"{state.reason}: {state.message}" if state.reason else state.message
         log.warning("%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited, why)
 
 
 class Outage:
-    """Whether the server can be reached; one that restarts is waited for."""
+    """How long the server has been unreachable; a restart is waited for."""
 
     def __init__(self) -> None:
         self._out_since: float | None = None
@@ -81,7 +81,7 @@ class Outage:
         self._out_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """True where there is no use in trying again."""
+        """Return whether a repetition is useless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._out_since = self._out_since or now
@@ -97,7 +97,7 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Hands every outcome on; returns up to which one there are."""
+    """Handle every outcome; return the number of the last."""
     for words, data in unpacked(content):
         if "problem" in words:
             raise ServerFailed(500, words["problem"])
@@ -107,12 +107,12 @@ def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
 
 
 def is_retryable(error: ClientError) -> bool:
-    """Whether what was refused may be sent once more, in a moment."""
+    """Return whether a refused request may be sent again soon."""
     return isinstance(error, Conflict) and error.reason in LATER
 
 
 def session_error(error: ClientError) -> ClientError:
-    """What calls are told when no more can be sent or fetched."""
+    """Return the error of outstanding calls when the session can no longer be reached."""
     if isinstance(error, Refused) and error.status in (404, 409):
         return SessionEnded(error.detail)
     return error

@@ -17,7 +17,7 @@ class Tokens:
             yield Token.model_validate(item)
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
-        """`token` of the answer is the secret; it is said this once."""
+        """Create a token. `token` of the result is the secret, which cannot be read again."""
         body = {
             "name": name,
             "scopes": list(scopes),
@@ -30,7 +30,7 @@ class Tokens:
 
 
 class Members:
-    """Roles that people have in projects, in departments, or everywhere."""
+    """Roles of users in projects and departments, and platform-wide."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -45,7 +45,7 @@ class Members:
     def grant(
         self, user: str, role: str, *, project: str | None = None, department: str | None = None
     ) -> Member:
-        """In a project, in a department, or (with neither) everywhere."""
+        """Grant a role in a project or a department; with neither, platform-wide."""
         scope = {"project": project, "department": department}
         body = {"user": user, "role": role, **{key: name for key, name in scope.items() if name is not None}}
         return Member.model_validate(self._transport.post("members", body))
@@ -55,7 +55,7 @@ class Members:
 
 
 class Users:
-    """People whom one may give roles."""
+    """User accounts."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -65,6 +65,6 @@ class Users:
             yield User.model_validate(item)
 
     def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
-        """Without a password the person can sign in only by single sign-on."""
+        """Create an account. Without a password the user can sign in only by single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return User.model_validate(self._transport.post("users", body))

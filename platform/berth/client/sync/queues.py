@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from berth.client.models.scheduling import Line
+from berth.client.models.scheduling import Queue
 from berth.client.sync.transport import Transport
 
 PAGE = 500
@@ -13,12 +13,12 @@ class Queues:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def read(self, pool: str, *, limit: int | None = None) -> Line:
+    def read(self, pool: str, *, limit: int | None = None) -> Queue:
         path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
         while True:
             most = PAGE if limit is None else min(PAGE, limit - len(items))
-            told: dict[str, Any] = self._transport.get(path, {"limit": most, "cursor": cursor})
-            items += told["items"]
-            cursor = told.pop("next")
+            page: dict[str, Any] = self._transport.get(path, {"limit": most, "cursor": cursor})
+            items += page["items"]
+            cursor = page.pop("next")
             if cursor is None or (limit is not None and len(items) >= limit):
-                return Line.model_validate({**told, "items": items})
+                return Queue.model_validate({**page, "items": items})

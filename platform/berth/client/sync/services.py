@@ -50,7 +50,10 @@ class Services:
         engine_urls: Sequence[str] = (),
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """So many engines in all, or engines elsewhere by their addresses. Again: the same request."""
+        """Scale out to a total number of engines, or add external engines by address.
+
+        While an identical request is active, the call returns that.
+        """
         body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
         return ScaleAccepted.model_validate(self._transport.post(_path(service, "scale_out"), body))
 
@@ -64,7 +67,7 @@ class Services:
         dry_run: bool = False,
         timeout_secs: float | None = None,
     ) -> ScaleAccepted:
-        """So many engines that stay, or exactly those that go."""
+        """Scale in to a number of engines, or remove engines by address."""
         body = {
             "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
             "timeout_secs": timeout_secs,
@@ -81,14 +84,14 @@ class Services:
         return ScaleRequest.model_validate(self._transport.get(_path(service, direction, request_id)))
 
     def changes(self, service: str, direction: Direction, request_id: str) -> Iterator[ScaleRequest]:
-        """The request now, and again after each change of its status, until it has ended."""
-        seen = ""
+        """Yield the request, and again after each change of its status, until it has ended."""
+        status = ""
         while True:
-            found = self.request(service, direction, request_id)
-            if found.status != seen:
-                seen = found.status
-                yield found
-            if found.is_final:
+            request = self.request(service, direction, request_id)
+            if request.status != status:
+                status = request.status
+                yield request
+            if request.is_final:
                 return
             self._sleep(LOOK_SECONDS)
 
@@ -105,14 +108,14 @@ class Services:
         )
 
     def weights_change(self, service: str, updating: bool) -> None:
-        """A trainer says that it begins to change the initial engines' weights, and when it is done."""
+        """Report that a trainer begins or has finished changing the weights of the initial engines."""
         self._transport.post(_path(service, "weights"), {"updating": updating})
 
     def autoscaler(self, service: str) -> AutoscalerSettings:
         return AutoscalerSettings.model_validate(self._transport.get(_path(service, "autoscaler")))
 
     def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """All settings anew; what is left out has its default."""
+        """Replace all settings; settings that are left out get their defaults."""
         answer = self._transport.ask("PUT", _path(service, "autoscaler"), body=dict(settings))
         return AutoscalerSettings.model_validate(content_of(answer))
 
@@ -129,8 +132,8 @@ class Services:
 
     def failed_engines(self, service: str, *, limit: int | None = None) -> Iterator[Event]:
         """Yield an event for each engine that failed, newest first."""
-        found = self.get(service)
-        filters = {"workload": found.id, "kind": "engine_failed"}
+        current = self.get(service)
+        filters = {"workload": current.id, "kind": "engine_failed"}
         for item in self._transport.pages("events", filters, limit):
             yield Event.model_validate(item)
 

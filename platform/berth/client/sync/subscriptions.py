@@ -25,7 +25,7 @@ class Subscriptions:
         platform_wide: bool = False,
         pending_minutes: int = 60,
     ) -> Subscription:
-        """Of one's own work, unless a place is named."""
+        """Subscribe to one's own workloads, or to a project, a department or the platform."""
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
@@ -35,6 +35,6 @@ class Subscriptions:
         self._transport.ask("DELETE", f"subscriptions/{subscription}")
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
-        """What was told there, and what came of it; newest first."""
+        """Iterate over deliveries and their outcomes, newest first."""
         for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
             yield Delivery.model_validate(item)

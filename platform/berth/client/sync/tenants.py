@@ -33,7 +33,7 @@ class Departments:
         return Department.model_validate(self._transport.get(f"departments/{quote(name, safe='')}"))
 
     def create(self, name: str, **values: Any) -> Department:
-        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         return Department.model_validate(self._transport.post("departments", {"name": name, **values}))
 
     def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
@@ -41,7 +41,7 @@ class Departments:
         return Department.model_validate(content_of(self._transport.ask("PATCH", path, body=changes)))
 
     def delete(self, name: str) -> None:
-        """Refused with Conflict while it has projects."""
+        """Delete a department. Raises Conflict while it has projects."""
         self._transport.ask("DELETE", f"departments/{quote(name, safe='')}")
 
 
@@ -57,7 +57,7 @@ class Projects:
         return Project.model_validate(self._transport.get(f"projects/{quote(name, safe='')}"))
 
     def create(self, name: str, department: str, **values: Any) -> Project:
-        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        """Values: title, rank, reclaim_min_runtime, preempt_min_runtime."""
         body = {"name": name, "department": department, **values}
         return Project.model_validate(self._transport.post("projects", body))
 
@@ -66,7 +66,7 @@ class Projects:
         return Project.model_validate(content_of(self._transport.ask("PATCH", path, body=changes)))
 
     def delete(self, name: str) -> None:
-        """Refused with Conflict while it has workloads."""
+        """Delete a project. Raises Conflict while it has workloads."""
         self._transport.ask("DELETE", f"projects/{quote(name, safe='')}")
 
 
@@ -85,32 +85,31 @@ class Quotas:
         return Quota.model_validate(self._transport.get(_path(kind, name, pool)))
 
     def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> QuotaSet:
-        """Refused with Conflict when there is one already."""
+        """Create a quota. Raises Conflict if it exists."""
         return self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
 
     def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> QuotaSet:
-        """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
+        """Change the named values of a quota. Raises Conflict if it changed at the same time."""
         path = _path(kind, name, pool)
-        found = self._transport.ask("GET", path)
-        present = content_of(found)
+        current = self._transport.ask("GET", path)
+        present = content_of(current)
         values = {key: present[key] for key in SETTABLE if key in present}
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
-        return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+        return self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
 
     def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
-        """How its fair share comes about, as things stand now."""
+        """Explain how the current fair share is computed."""
         return ShareTrace.model_validate(self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
-        """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""
+        """Return the effects of a draft (`changes`, optionally `comment`). Nothing is stored."""
         return QuotaImpact.model_validate(self._transport.post("quotas/preview", draft))
 
     def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
-        """All or nothing; None where everything is so already.
+        """Apply a draft, all changes or none; return None if no quota differs.
 
-        With the `tag` of a preview it is refused with Conflict when somebody was faster; without, it is
-        applied to whatever there is.
+        With the `tag` of a preview, raises Conflict if a quota has changed since the preview.
         """
         match = "*" if tag is None else f'"{tag}"'
         answer = self._transport.post("quotas/apply", draft, condition={"If-Match": match})
@@ -118,12 +117,12 @@ class Quotas:
         return None if change is None else QuotaChange.model_validate(change)
 
     def changes(self, *, limit: int | None = None) -> Iterator[QuotaChange]:
-        """The newest first."""
+        """Iterate over changes, newest first."""
         for item in self._transport.pages("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
     def revert(self, change: int) -> QuotaChange:
-        """Refused with Conflict when somebody has changed one of these quotas since."""
+        """Revert a change. Raises Conflict if one of its quotas has changed since."""
         return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/revert"))
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:

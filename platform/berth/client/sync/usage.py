@@ -26,7 +26,7 @@ class Usage:
         return UsageReport.model_validate({key: value for key, value in whole.items() if key != "next"})
 
     def csv(self, **question: object) -> Iterator[bytes]:
-        """The same as a CSV file, as it arrives."""
+        """Stream the report as a CSV file."""
         with self._transport.stream("usage", {**question, "format": "csv"}) as answer:
             yield from answer.iter_bytes()
 
@@ -43,19 +43,19 @@ class Budgets:
         return Budget.model_validate(self._transport.get(_path(kind, name)))
 
     def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
-        """Refused with Conflict when there is one already."""
+        """Create a budget. Raises Conflict if it exists."""
         return self._put(_path(kind, name), values, {"If-None-Match": "*"})
 
     def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:
-        """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
+        """Change the named values of a budget. Raises Conflict if it changed at the same time."""
         path = _path(kind, name)
-        found = self._transport.ask("GET", path)
-        present = content_of(found)
+        current = self._transport.ask("GET", path)
+        present = content_of(current)
         values = {key: present[key] for key in SETTABLE}
-        return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+        return self._put(path, {**values, **changes}, {"If-Match": current.headers.get("ETag", "*")})
 
     def delete(self, kind: Owner, name: str) -> None:
-        """Refused with Conflict when somebody changed it meanwhile."""
+        """Delete a budget. Raises Conflict if it changed at the same time."""
         path = _path(kind, name)
         tag = self._transport.etag(path)
         self._transport.ask("DELETE", path, headers={"If-Match": tag})
@@ -75,7 +75,7 @@ class Utilization:
         self._transport = transport
 
     def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUse:
-        """All pools, or one; the latest hours last."""
+        """Return the utilization of all pools or of one, oldest hour first."""
         return ClusterUse.model_validate(self._transport.get("utilization", {"pool": pool, "hours": hours}))
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUse]:
@@ -85,7 +85,7 @@ class Utilization:
     def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> Iterator[WorkloadUse]:
-        """Those that run, whoever holds most GPUs first."""
+        """Iterate over running workloads, those with most allocated GPUs first."""
         for item in self._transport.pages("utilization/workloads", {"project": project, "pool": pool}, limit):
             yield WorkloadUse.model_validate(item)
 
@@ -95,6 +95,6 @@ class Utilization:
     def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> OneWorkloadUse:
-        """`span`: so many seconds back from its end, or from now."""
-        told = self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
-        return OneWorkloadUse.model_validate(told)
+        """Return the utilization of one workload in the last `span` seconds before its end, or before now."""
+        answer = self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
+        return OneWorkloadUse.model_validate(answer)

@@ -13,15 +13,15 @@ from berth.client.models.workloads import (
     DryRun,
     Event,
     Explanation,
-    FoundInLog,
     LogChunk,
+    LogMatches,
     Pod,
     PortLink,
     Workload,
 )
 from berth.client.sync.transport import Transport
 
-FOUND_AT_ONCE = 500
+MATCHES_PER_PAGE = 500
 LOG_CHUNK = 1 << 20
 POLL_SECONDS = 1.0
 Document = Mapping[str, Any]
@@ -33,15 +33,21 @@ class Workloads:
         self._sleep = sleep
 
     def submit(self, document: Document, *, key: str | None = None) -> Workload:
-        """Sent again when the connection is lost, submitted once. The same `key` is the same submission."""
+        """Submit a workload once, even if a lost connection repeats the request.
+
+        Calls with the same `key` are the same submission.
+        """
         return Workload.model_validate(self._transport.post("workloads", document, key=key))
 
     def dry_run(self, document: Document) -> DryRun:
-        """What would happen now if it were submitted; nothing is stored."""
+        """Return what would happen if the workload were submitted now. Nothing is stored."""
         return DryRun.model_validate(self._transport.post("workloads", document, {"dry_run": True}))
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
-        """Filters as in REST: project, department, pool, phase, kind, reason, label, search, sort..."""
+        """Iterate over workloads.
+
+        Filters: project, department, pool, phase, kind, reason, label, submitted_by, search, sort.
+        """
         for item in self._transport.pages("workloads", filters, limit):
             yield Workload.model_validate(item)
 
@@ -49,13 +55,13 @@ class Workloads:
         return Workload.model_validate(self._transport.get(f"workloads/{workload_id}"))
 
     def find(self, reference: str) -> Workload:
-        """By id, NAME or PROJECT/NAME, as the client without asyncio does."""
+        """Return the workload with this id, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
-        found = list(listed) if name else []
-        return self.get(the_one(reference, candidates_of(name, found)).id)
+        matching = list(listed) if name else []
+        return self.get(the_one(reference, candidates_of(name, matching)).id)
 
     def cancel(self, workload_id: str) -> Workload:
         return self._act(workload_id, "cancel")
@@ -77,7 +83,7 @@ class Workloads:
         return [Pod.model_validate(item) for item in items]
 
     def link_to_port(self, workload_id: str, port: str) -> PortLink:
-        """A one-time link by which a browser opens this port of a running workload."""
+        """Return a link with which a browser opens this port of a running workload once."""
         answer = self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
         return PortLink.model_validate(answer)
 
@@ -90,7 +96,7 @@ class Workloads:
         return [Eviction.model_validate(item) for item in items]
 
     def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[Workload]:
-        """The workload as it is, then each time its phase, reason or message changed, until it has ended."""
+        """Yield the workload, and again after each change of phase, reason or message, until it has ended."""
         seen = None
         while True:
             workload = self.get(workload_id)
@@ -112,7 +118,7 @@ class Workloads:
         offset: int | None = None,
         limit: int | None = None,
     ) -> LogChunk:
-        """A piece of a pod's output: the last `tail` lines, or `limit` bytes from `offset`."""
+        """Return a part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         answer = self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
         return chunk_of(answer, offset or 0)
@@ -127,26 +133,30 @@ class Workloads:
         around: int = 0,
         ignore_case: bool = False,
         limit: int | None = None,
-    ) -> Iterator[FoundInLog]:
-        """Lines of a pod's output that contain the text, with those around them, found by the server: in one
-        answer after the other, until the end that the log has by then."""
+    ) -> Iterator[LogMatches]:
+        """Yield pages of log lines that contain `text`, with `around` lines before and after each.
+
+        The search ends at the end of the log at that time.
+        """
         params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
         cursor, left = None, limit
         while left is None or left > 0:
-            asked = {**params, "limit": min(left or FOUND_AT_ONCE, FOUND_AT_ONCE), "cursor": cursor}
-            answer = self._transport.get(f"workloads/{workload_id}/logs/search", asked)
-            found = FoundInLog.model_validate(answer)
-            yield found
-            left = None if left is None else left - len(found.items)
-            cursor = found.next
+            query = {**params, "limit": min(left or MATCHES_PER_PAGE, MATCHES_PER_PAGE), "cursor": cursor}
+            answer = self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            matches = LogMatches.model_validate(answer)
+            yield matches
+            left = None if left is None else left - len(matches.items)
+            cursor = matches.next
             if cursor is None:
                 return
 
     def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
     ) -> Iterator[bytes]:
-        """A pod's output from `offset` on, as it is written, until the pod has ended. Who stops before that
-        closes it (`contextlib.closing`)."""
+        """Stream a pod's log from byte `offset` until the pod has ended.
+
+        To stop before that, close the iterator (`contextlib.closing`).
+        """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
             yield from answer.iter_bytes()
@@ -155,9 +165,9 @@ class Workloads:
         return Workload.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
 
 
-def candidates_of(name: str, found: Iterable[Workload]) -> Sequence[Workload]:
-    """Those of that name that live; if none does, those that have ended."""
-    named = [workload for workload in found if workload.name == name]
+def candidates_of(name: str, workloads: Iterable[Workload]) -> Sequence[Workload]:
+    """Return live workloads of this name, or those that have ended if none is live."""
+    named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 
 
