@@ -60,7 +60,7 @@ class Rounds(LeaderLoop):
                 self._under_way[service.pk] = self._threads.submit(self._carry, service)
         return BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._rest()
 
-    def gained(self, held: Held) -> None:
+    def on_lead_gained(self, held: Held) -> None:
         clear_marks(self._fence)
 
     def trigger(self, waiter: Waiter, woken: Woken) -> str:

@@ -41,11 +41,11 @@ class Scheduler(LeaderLoop):
     _changed: bool = False
     _deferring: bool = False
 
-    def gained(self, held: Held) -> None:
+    def on_lead_gained(self, held: Held) -> None:
         context = SchedulerContext(held=held, runtimes=self.runtime_of, leads=self.leads)
         self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
 
-    def lost(self) -> None:
+    def on_lead_lost(self) -> None:
         self.loop = None
 
     def work(self, trigger: str) -> float:

@@ -8,7 +8,7 @@ RESOURCES = ("gpu", "cpu", "memory_mib")
 
 
 class Amounts(NamedTuple):
-    """So much of each resource: milli-GPU, milli-CPU, MiB of memory."""
+    """Amounts of resources: milli-GPU, milli-CPU, MiB of memory."""
 
     gpu: int = 0
     cpu: int = 0

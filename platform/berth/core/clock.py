@@ -6,7 +6,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The present moment, aware, in UTC."""
+        """Return the current time in UTC, with its time zone."""
 
 
 class SystemClock:
@@ -15,7 +15,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that moves only when a test sets it."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at

@@ -55,7 +55,7 @@ class RequestTimeout(BerthError):
 
 
 class PreconditionFailed(BerthError):
-    code, status, title = "precondition-failed", 412, "Somebody changed it since you read it"
+    code, status, title = "precondition-failed", 412, "Changed since you read it"
 
 
 class TooLarge(BerthError):

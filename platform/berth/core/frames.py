@@ -6,45 +6,49 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 CONTENT_TYPE = "application/octet-stream"
-WORDS_MAX = 1 << 20  # of the words of all frames together
+WORDS_MAX = 1 << 20  # bytes of the header
 _LENGTH = struct.Struct(">I")
 
 Frame = tuple[Mapping[str, Any], bytes]
 
 
 def packed(frames: Iterable[Frame]) -> bytes:
-    """Four bytes of length, so many bytes of JSON (a list: words and size of each frame), the bytes."""
-    taken = list(frames)
-    words = json.dumps([[dict(said), len(data)] for said, data in taken], separators=(",", ":")).encode()
-    return b"".join([_LENGTH.pack(len(words)), words, *(data for _, data in taken)])
+    """Return the frames as one message.
+
+    It has four bytes with the length of the header, the header (a JSON list with words and size of each
+    frame), and the binary parts.
+    """
+    parts = list(frames)
+    words = json.dumps([[dict(header), len(data)] for header, data in parts], separators=(",", ":")).encode()
+    return b"".join([_LENGTH.pack(len(words)), words, *(data for _, data in parts)])
 
 
 def unpacked(message: bytes) -> list[Frame]:
-    """Raises ValueError for what `packed` would not have made."""
+    """Return the frames of a message. Raises ValueError if it is malformed."""
     if len(message) < _LENGTH.size:
-        raise ValueError("it is shorter than its own length")
+        raise ValueError("the length of the header is missing")
     (length,) = _LENGTH.unpack_from(message)
     at = _LENGTH.size + length
     if length > WORDS_MAX or at > len(message):
-        raise ValueError("its words are longer than it says or may be")
+        raise ValueError("the header is too long or incomplete")
     try:
-        told = json.loads(message[_LENGTH.size : at])
+        header = json.loads(message[_LENGTH.size : at])
     except (ValueError, RecursionError):
-        raise ValueError("its words are not JSON") from None
+        raise ValueError("the header is not JSON") from None
     frames: list[Frame] = []
-    for said, size in _entries(told):
+    for words, size in _entries(header):
         if size > len(message) - at:
-            raise ValueError("bytes are missing")
-        frames.append((said, message[at : at + size]))
+            raise ValueError("a binary part is incomplete")
+        frames.append((words, message[at : at + size]))
         at += size
     if at != len(message):
-        raise ValueError("there are bytes that nobody named")
+        raise ValueError("there are bytes after the last frame")
     return frames
 
 
-def _entries(told: object) -> Iterator[tuple[dict[str, Any], int]]:
-    for entry in told if isinstance(told, list) else [None]:
-        said, size = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        if not isinstance(said, dict) or type(size) is not int or size < 0:
-            raise ValueError("a frame is not words and a size")
-        yield said, size
+def _entries(header: object) -> Iterator[tuple[dict[str, Any], int]]:
+    for entry in header if isinstance(header, list) else [None]:
+        words, size = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
+        if not isinstance(words, dict) or type(size) is not int or size < 0:
+            raise ValueError("an entry of the header is not an object and a size")
+        yield words, size

@@ -16,7 +16,7 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """The priority of a workload of this kind whose document names none."""
+    """Return the priority of a workload of this kind whose document has none."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

@@ -15,14 +15,14 @@ class Problem:
     path: str
     message: str
     received: str = ""
-    allowed: str = ""  # what is allowed, or a `suggestion`
+    allowed: str = ""  # the allowed values, or a `suggestion`
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
 
     @property
     def advice(self) -> str:
-        """The end of a sentence about this problem: what is allowed, or a suggestion."""
+        """End of a sentence about this problem: the allowed values, or a suggestion."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""

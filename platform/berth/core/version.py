@@ -6,7 +6,7 @@ DISTRIBUTION = "berth-platform"
 
 
 def installed_version(otherwise: str = "unknown") -> str:
-    """The version, or `otherwise` for a checkout that is not installed."""
+    """Return the installed version, or `otherwise` for a checkout that is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -4,18 +4,18 @@ from berth.core.amounts import MILLI
 
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
-UNSAID = frozenset({"resource", "until"})  # of a blocker's numbers: for programs, people read it in words
+UNSAID = frozenset({"resource", "until"})  # numbers of a blocker that only programs read
 _WHOLE = ("pods", "replicas")
 _MIB = ("memory_mib", "gpu_memory_mib")
 
 
 def counted(number: float, one: str, many: str = "") -> str:
-    """1 node, 2 nodes, 0 nodes, 2.5 GPUs."""
+    """Return text such as 1 node, 2 nodes, 0 nodes or 2.5 GPUs."""
     return f"{figure(number)} {one if number == 1 else many or one + 's'}"
 
 
 def amount(resource: str, value: int | None) -> str:
-    """Of the engine's units: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory; None is any number."""
+    """Return an amount in the engine's units as text: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
     unit = _UNITS.get(resource, resource)
     if value is None:
         return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
@@ -31,10 +31,10 @@ def gpus(milli: int | None) -> str:
 
 
 def figure(number: float) -> str:
-    """8 and not 8.0; thousandths where there are any."""
+    """Return 8 instead of 8.0, and at most three decimals."""
     return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
 
 
 def article(spoken: str) -> str:
-    """a 4-GPU workload, an 8-GPU workload."""
+    """Return "a" or "an": a 4-GPU workload, an 8-GPU workload."""
     return "an" if spoken.startswith("8") or spoken in ("11", "18") else "a"

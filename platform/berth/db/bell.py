@@ -9,8 +9,8 @@ from django.db import connection
 from berth.db.wake import Waiter, wake
 
 PATIENCE_SECONDS = 5.0
-KEYS_AT_ONCE = 150  # of one note: PostgreSQL takes 8,000 bytes
-EVERYBODY = "reconnected"  # rings may have been missed
+KEYS_AT_ONCE = 150  # bytes of one notification; PostgreSQL allows 8,000
+EVERYBODY = "reconnected"  # notifications may have been missed
 
 
 def ring(name: str, keys: Iterable[str]) -> None:
@@ -28,13 +28,13 @@ class Ear:
         self.key = key
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
-        self._rung.set()  # who just came looks once more: something may have happened meanwhile
+        self._rung.set()  # set at first: something may have happened before the request listened
 
     def ring(self) -> None:
         """Set the event; safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._rung.set)
-        except RuntimeError:  # the loop has ended, and with it the request
+        except RuntimeError:  # the loop has ended, and the request with it
             return
 
     async def wait(self, seconds: float) -> None:

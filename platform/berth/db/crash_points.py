@@ -8,7 +8,7 @@ _listener: Callable[[str], None] | None = None
 
 
 def crash_point(name: str) -> None:
-    """Does nothing, except under a test that listens."""
+    """Do nothing, except in a test that stops the process here."""
     if _listener is not None:
         _listener(name)
 
@@ -19,5 +19,5 @@ def listen(listener: Callable[[str], None] | None) -> None:
 
 
 def outside_transactions() -> None:
-    """Asked before a machine is called: that may take long, and cannot be rolled back."""
+    """Assert that no transaction is open: a remote call may be slow and cannot be rolled back."""
     assert not connection.in_atomic_block, "no machine is called inside a transaction"

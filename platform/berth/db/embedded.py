@@ -1,4 +1,4 @@
-"""The PostgreSQL that comes with Berth, for installations without a server of their own."""
+"""The embedded PostgreSQL, for installations without a database server."""
 
 import contextlib
 import fcntl
@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 class DatabaseTrouble(Exception):
-    """The embedded database cannot be used; the text says why and what helps."""
+    """The embedded database cannot be used; the message has the cause and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Embedded:
         return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{mark}"
 
     def url(self, database: str = DATABASE) -> str:
-        """Without a password as long as there is none: before the first start."""
+        """URL of the database; without a password before the first start."""
         try:
             login = f"{ROLE}:{self.password_file.read_text().strip()}"
         except FileNotFoundError:
@@ -100,14 +100,14 @@ class Embedded:
         self._restrict_logins()
 
     def command(self) -> list[str]:
-        """The server in the foreground, tied to this process; SIGINT makes it end its clients and stop."""
+        """Return the command of the server, which ends with this process. SIGINT disconnects its clients."""
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs() / "postgres"), "-D", str(self.data), *options]
         return tied(command, by=signal.SIGINT, account=_account())
 
     def holder(self) -> int | None:
-        """The process id of the server that has this cluster now."""
+        """Return the process id of the server that runs this cluster, None if there is none."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split()[0])
             program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
@@ -116,7 +116,7 @@ class Embedded:
         return pid if Path(os.fsdecode(program)).name == "postgres" else None
 
     def answers(self) -> bool:
-        """Raises DatabaseTrouble if the server runs but refuses our password."""
+        """Return whether the server accepts connections. Raises DatabaseTrouble for a refused password."""
         try:
             psycopg.connect(self.url(), connect_timeout=2).close()
         except psycopg.OperationalError as error:
@@ -129,7 +129,7 @@ class Embedded:
         return True
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
-        """Return once it answers. Raises DatabaseTrouble."""
+        """Wait until the server answers. Raises DatabaseTrouble if it does not."""
         deadline = time.monotonic() + seconds
         while not self.answers():
             if server.poll() is not None:
@@ -192,7 +192,7 @@ class Embedded:
         return done.stdout
 
     def _forget_the_dead(self) -> None:
-        """A killed server leaves its lock files; another process may have that number by now."""
+        """Remove the lock files of a killed server; another process may have its process id by now."""
         if self.holder() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             for left in self.socket.glob(".s.PGSQL.*.lock"):
@@ -201,7 +201,7 @@ class Embedded:
 
 @contextlib.contextmanager
 def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
-    """A server for as long as the block runs."""
+    """Run a server for the length of the block."""
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -222,7 +222,7 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
 
 @contextlib.contextmanager
 def at_hand(*, wanted: bool = True) -> Iterator[None]:
-    """For a single command: the running server, or one of its own."""
+    """Yield the running server, or one started for the length of the block."""
     cluster = Embedded(home() / "postgres")
     if not wanted or cluster.holder():
         yield
@@ -256,7 +256,7 @@ def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[s
 
 
 def _account() -> tuple[int, int] | None:
-    """PostgreSQL refuses to run as root: then it gets a system user of its own."""
+    """Return the system user of PostgreSQL, which refuses to run as root; None for other users."""
     if os.geteuid() != 0:
         return None
     try:
@@ -267,7 +267,7 @@ def _account() -> tuple[int, int] | None:
 
 
 def _made_account() -> pwd.struct_passwd:
-    """One at a time: of two programs that add a user at once, the second may give it another number."""
+    """Create the system user under a lock: two programs at once could create it with different ids."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -280,21 +280,23 @@ def _made_account() -> pwd.struct_passwd:
 
 
 def _own(directory: Path) -> None:
-    """The server's user alone may look inside, and must be able to get there.
+    """Create the directory, accessible only by the server's user.
 
-    The directory may lie where everybody writes (/tmp): one that somebody else made, or a link to elsewhere,
-    is refused rather than taken over.
+    Its parent may be world-writable (/tmp), so a directory of another user, or a link, is refused. Raises
+    DatabaseTrouble.
     """
     account = _account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise DatabaseTrouble(f"{directory} is no directory of ours ({error.strerror}): remove it.") from None
+        raise DatabaseTrouble(
+            f"{directory} is no directory that Berth can use ({error.strerror}): remove it."
+        ) from None
     try:
         owner = os.fstat(opened).st_uid
         if owner not in {os.geteuid(), *(account or ())[:1]}:
-            raise DatabaseTrouble(f"{directory} belongs to user {owner}, not to us: it is not safe to use.")
+            raise DatabaseTrouble(f"{directory} belongs to user {owner}, so it is not safe to use.")
         os.fchmod(opened, 0o700)
         if account:
             os.fchown(opened, *account)
@@ -306,7 +308,7 @@ def _own(directory: Path) -> None:
 
 
 def _let_pass(place: Path) -> None:
-    """Others may walk through (not list) the directories above."""
+    """Let other users enter, but not list, the parent directories."""
     for above in place.parents:
         mode = above.stat().st_mode
         if not mode & stat.S_IXOTH:

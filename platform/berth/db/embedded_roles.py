@@ -63,12 +63,12 @@ def restrict(run_alone: RunAlone, password: str, *, creates_databases: bool) -> 
 
 
 def new_password() -> str:
-    """Letters, digits, - and _: it needs no quoting, in SQL or in a URL."""
+    """Return a random password of letters, digits, - and _, which needs no quoting in SQL or a URL."""
     return secrets.token_urlsafe(32)
 
 
 def write_private(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
-    """Replace `path` at once, readable by `account` (user, group), or else this user, alone."""
+    """Replace `path` atomically, readable only by `account` (user, group) or this user."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)

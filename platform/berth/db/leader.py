@@ -29,7 +29,7 @@ TIMEOUT = "tick"  # the trigger of a round that nothing woke
 
 @dataclass(slots=True, kw_only=True)
 class LeaderLoop(ABC):
-    """A subclass gives the name of the lease and one round of work; it may react to a change of the lead."""
+    """Base class of a leader loop: subclasses define the lease name and one round of work."""
 
     name: ClassVar[str]
 
@@ -45,11 +45,11 @@ class LeaderLoop(ABC):
     def work(self, trigger: str) -> float:
         """Do one round as the leader; return the seconds until the next one is due."""
 
-    def gained(self, held: Held) -> None:  # noqa: B027 - optional
+    def on_lead_gained(self, held: Held) -> None:  # noqa: B027 - an optional hook
         """Prepare to lead."""
 
-    def lost(self) -> None:  # noqa: B027 - optional
-        """Forget whatever belongs to the former lead."""
+    def on_lead_lost(self) -> None:  # noqa: B027 - an optional hook
+        """Discard everything that depends on the lead."""
 
     def wake_files(self) -> Collection[int]:
         """Return file descriptors that wake the loop when they become readable."""
@@ -100,7 +100,7 @@ class LeaderLoop(ABC):
             return False
         log.info("leading %s in epoch %d", self.name, held.epoch)
         self.held, self._renewed = held, before
-        self.gained(held)
+        self.on_lead_gained(held)
         return True
 
     def _guarded(self, trigger: str) -> float:
@@ -140,7 +140,7 @@ class LeaderLoop(ABC):
 
     def _forget(self) -> None:
         self.held = None
-        self.lost()
+        self.on_lead_lost()
 
     def _release(self) -> None:
         if self.held is not None:

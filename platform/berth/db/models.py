@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Lease(models.Model):
-    """Held until `expires_at` by the database's clock; every change of hands raises `epoch`."""
+    """Lease held until `expires_at` by the database's clock; every new holder raises `epoch`."""
 
     name = models.CharField(max_length=40, primary_key=True)
     holder = models.CharField(max_length=200, blank=True)

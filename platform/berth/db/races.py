@@ -1,4 +1,4 @@
-"""Tell a lost race, which can be retried, from an unavailable database."""
+"""Distinguish a lost race, which can be retried, from an unavailable database."""
 
 from django.db import Error
 from psycopg.errors import DeadlockDetected, LockNotAvailable, SerializationFailure
@@ -7,5 +7,5 @@ LOST_RACES = (DeadlockDetected, SerializationFailure, LockNotAvailable)
 
 
 def is_lost_race(error: Error) -> bool:
-    """The connection lives on, and so does every transaction around the one that lost."""
+    """Return whether the error is a lost race: the connection and outer transactions remain usable."""
     return isinstance(error.__cause__, LOST_RACES)

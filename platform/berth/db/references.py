@@ -11,8 +11,10 @@ from berth.core.errors import NotFound
 
 @contextmanager
 def with_living_references(what: str) -> Iterator[None]:
-    """One transaction. References are checked at its end, not at the commit of whatever is around it; from
-    then on who would delete what they point at waits. Raises NotFound, which names `what`."""
+    """Run a transaction whose references are checked at its end, not at the commit of an outer one.
+
+    From then on a deletion of the referenced rows waits for the commit. Raises NotFound, which names `what`.
+    """
     try:
         with transaction.atomic():
             yield

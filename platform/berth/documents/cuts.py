@@ -6,21 +6,21 @@ from typing import Any
 
 import yaml
 
-from berth.documents.values import Location, Step, assigned, found, removed
+from berth.documents.values import Location, Step, assigned, removed, value_at
 from berth.documents.written import below_key, inline, item, key
 
-Entry = tuple[yaml.Node, yaml.Node]  # of a list: the item, twice
+Entry = tuple[yaml.Node, yaml.Node]  # key and value; for lists the item twice
 COMMENT = re.compile(r"(?:^|\s)(#.*)$")
 
 
 class Cuts:
-    """Of one text; each answers with another text."""
+    """Edits of one text; each returns a new text."""
 
     def __init__(self, text: str, order: Sequence[str]) -> None:
         self.text, self.order = text, order
 
     def put(self, top: yaml.Node | None, at: Location, value: object) -> str:
-        """On the way there, what is missing or empty is made."""
+        """Set the value at a location; create missing parents."""
         node = top
         for depth, step in enumerate(at):
             entry = None if node is None else _entry(node, step)
@@ -33,14 +33,14 @@ class Cuts:
         raise KeyError(at)
 
     def without(self, top: yaml.Node, data: Any, at: Location) -> str:
-        """Also without the keys that would then hold nothing."""
-        while len(at) > 1 and isinstance(at[-2], str) and found(removed(data, at), at[:-1]) is None:
+        """Remove the value at a location, and parents that would then be empty."""
+        while len(at) > 1 and isinstance(at[-2], str) and value_at(removed(data, at), at[:-1]) is None:
             at = at[:-1]
         parent = top
         for step in at[:-1]:
-            parent = _known(parent, step)[1]
+            parent = _existing_entry(parent, step)[1]
         entries = _entries(parent)
-        index = entries.index(_known(parent, at[-1]))
+        index = entries.index(_existing_entry(parent, at[-1]))
         if len(entries) == 1:
             nothing = "{}" if isinstance(parent, yaml.MappingNode) else "[]"
             start = parent.start_mark.index
@@ -48,7 +48,7 @@ class Cuts:
         return self._take_flow(entries, index) if _is_flow(parent) else self._take_block(entries, index)
 
     def _take_flow(self, entries: list[Entry], index: int) -> str:
-        """With the comma on one side."""
+        """Remove an entry of a flow collection with one adjacent comma."""
         if index + 1 < len(entries):
             return self._cut(entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index, "")
         return self._cut(self._end(entries[index - 1][1]), self._end(entries[index][1]), "")
@@ -71,24 +71,24 @@ class Cuts:
             raise KeyError(step)
         if node.flow_style:
             as_json = bool(node.value) and node.value[0][0].style == '"'
-            said = f"{key(step, as_json=as_json)}: {inline(value, as_json=as_json)}"
-            return self._into_flow(node, [value for _, value in node.value], said)
+            line = f"{key(step, as_json=as_json)}: {inline(value, as_json=as_json)}"
+            return self._into_flow(node, [value for _, value in node.value], line)
         first = node.value[0][0].start_mark
-        said = f"{' ' * first.column}{key(step)}:{below_key(value, first.column)}"
+        line = f"{' ' * first.column}{key(step)}:{below_key(value, first.column)}"
         follows = self._follows(node, step)
         start = self._line_start(first.index)
         if follows is None and not self.text[start : first.index].strip():
-            return self._cut(start, start, f"{said}\n")
-        return self._add_line(self._end_of(follows or node.value[0]), said)
+            return self._cut(start, start, f"{line}\n")
+        return self._add_line(self._end_of(follows or node.value[0]), line)
 
     def _follows(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """The entry that a new one follows: of those that usually stand before it, the nearest."""
+        """Return the entry after which to insert a key, by the customary order of keys."""
         usual = {key: place for place, key in enumerate(self.order)}
         if step not in usual:
             return _entries(node)[-1]
-        known = [(usual[name], entry) for entry in _entries(node) if (name := _name(entry[0])) in usual]
-        earlier = [(place, entry) for place, entry in known if place < usual[str(step)]]
-        return max(earlier, key=lambda found: found[0])[1] if earlier else None
+        placed = [(usual[name], entry) for entry in _entries(node) if (name := _name(entry[0])) in usual]
+        earlier = [(place, entry) for place, entry in placed if place < usual[str(step)]]
+        return max(earlier, key=lambda pair: pair[0])[1] if earlier else None
 
     def _append(self, node: yaml.SequenceNode, value: object) -> str:
         if node.flow_style:
@@ -97,11 +97,11 @@ class Cuts:
         column = self.text.rindex("-", 0, start) - self._line_start(start)
         return self._add_line(self._end(node), item(value, column))
 
-    def _into_flow(self, node: yaml.Node, inside: list[yaml.Node], said: str) -> str:
+    def _into_flow(self, node: yaml.Node, inside: list[yaml.Node], item_text: str) -> str:
         if not inside:
-            return self._cut(node.start_mark.index + 1, node.end_mark.index - 1, said)
+            return self._cut(node.start_mark.index + 1, node.end_mark.index - 1, item_text)
         end = self._end(inside[-1])
-        return self._cut(end, end, f", {said}")
+        return self._cut(end, end, f", {item_text}")
 
     def _replace(self, parent: yaml.Node, entry: Entry, value: object) -> str:
         name, node = entry
@@ -112,9 +112,9 @@ class Cuts:
             return self._cut(start, end, inline(value, as_json=getattr(name, "style", "") == '"'))
         colon = self.text.index(":", name.end_mark.index) + 1
         head = self.text[colon : self._line_end(colon)]
-        said = below_key(value, name.start_mark.column)
-        if "\n" not in self.text[colon:end] and "\n" not in said:
-            return self._cut(min(start, end), end, said[1:] if start > colon else said)
+        text = below_key(value, name.start_mark.column)
+        if "\n" not in self.text[colon:end] and "\n" not in text:
+            return self._cut(min(start, end), end, text[1:] if start > colon else text)
         single = "\n" not in self.text[colon:end]
         comment = COMMENT.search(self.text[end : self._line_end(end)] if single else head)
         over = self._line_end(end) if single else end
@@ -123,17 +123,17 @@ class Cuts:
     def _cut(self, start: int, end: int, instead: str) -> str:
         return self.text[:start] + instead + self.text[end:]
 
-    def _add_line(self, after: int, said: str) -> str:
-        """A line of its own below the one that holds this place."""
+    def _add_line(self, after: int, line: str) -> str:
+        """Insert a line below the one that contains index `after`."""
         end = self._line_end(after)
         begun = self.text[:end]
-        return f"{begun}{chr(10) if begun else ''}{said}{self.text[end:] or chr(10)}"
+        return f"{begun}{chr(10) if begun else ''}{line}{self.text[end:] or chr(10)}"
 
     def _end_of(self, entry: Entry) -> int:
         return max(self._end(entry[0]), self._end(entry[1]))
 
     def _end(self, node: yaml.Node) -> int:
-        """Behind its last character: the reader counts what follows a block as belonging to it."""
+        """Return the index after the last character; PyYAML counts trailing whitespace and comments in."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             return self._end_of(_entries(node)[-1])
         start, end = node.start_mark.index, node.end_mark.index
@@ -160,7 +160,7 @@ def _entry(node: yaml.Node, step: Step) -> Entry | None:
     return next((entry for entry in entries if _name(entry[0]) == step), None)
 
 
-def _known(node: yaml.Node, step: Step) -> Entry:
+def _existing_entry(node: yaml.Node, step: Step) -> Entry:
     entry = _entry(node, step)
     if entry is None:
         raise KeyError(step)

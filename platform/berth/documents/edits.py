@@ -1,7 +1,7 @@
 """Change one part of a YAML text and keep the rest, comments included.
 
-The text is cut where the reader says that a part begins and ends, and what comes out is read again: where
-it does not say exactly what was meant, the edit is refused rather than guessed.
+The text is cut at the positions of parsed nodes, and the result is parsed again. If it does not have exactly
+the intended value, the edit is refused.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from berth.core.errors import BerthError
 from berth.documents.cuts import Cuts
 from berth.documents.reading import SafeLoader
 from berth.documents.strict import read_text
-from berth.documents.values import Location, assigned, found, removed
+from berth.documents.values import Location, assigned, removed, value_at
 
 ABSENT: Any = object()
 BROKEN = (BerthError, yaml.YAMLError, LookupError, ValueError, AttributeError, TypeError, RecursionError)
@@ -31,7 +31,7 @@ def edited(text: str, at: Location, value: object = ABSENT, *, order: Sequence[s
     `order` says where among its neighbours a new key goes. Raises CannotEdit.
     """
     try:
-        before = found(read_text(text), at)
+        before = value_at(read_text(text), at)
         if isinstance(before, dict) and isinstance(value, dict) and value:
             return _keys(text, at, before, value, order)
         if isinstance(before, list) and isinstance(value, list) and _are_much_alike(before, value):
@@ -56,8 +56,8 @@ def _items(text: str, at: Location, before: list[Any], value: list[Any], order: 
     for number in reversed(range(len(before))):
         if before[number] not in value:
             text = _once(text, (*at, number), ABSENT, order)
-    kept = sum(one in value for one in before)
-    for number, one in enumerate(value[kept:], kept):
+    remaining = sum(one in value for one in before)
+    for number, one in enumerate(value[remaining:], remaining):
         text = _once(text, (*at, number), one, order)
     return text
 
@@ -65,7 +65,7 @@ def _items(text: str, at: Location, before: list[Any], value: list[Any], order: 
 def _once(text: str, at: Location, value: object, order: Sequence[str]) -> str:
     data = read_text(text)
     meant = removed(data, at) if value is ABSENT else assigned(data, at, value)
-    if meant == data and _same_kinds(found(meant, at), found(data, at)):
+    if meant == data and _same_kinds(value_at(meant, at), value_at(data, at)):
         return text
     top = yaml.compose(text, Loader=SafeLoader)
     cuts = Cuts(text, order)
@@ -81,12 +81,12 @@ def _once(text: str, at: Location, value: object, order: Sequence[str]) -> str:
 
 
 def _are_much_alike(before: list[Any], value: list[Any]) -> bool:
-    """Single values, of which some stay, in their order, before those that are new."""
-    kept = [one for one in before if one in value]
+    """Return whether two lists of plain values share a beginning, after removals from the first."""
+    remaining = [one for one in before if one in value]
     plain = not any(isinstance(one, dict | list) for one in (*before, *value))
-    return plain and bool(kept) and value[: len(kept)] == kept
+    return plain and bool(remaining) and value[: len(remaining)] == remaining
 
 
 def _same_kinds(one: object, other: object) -> bool:
-    """1 and True are equal, and are two things to say."""
+    """Return whether two values are equal and have the same types: 1 == True in Python."""
     return type(one) is type(other)

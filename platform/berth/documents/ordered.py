@@ -17,13 +17,13 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:
-    """The keys as the document's schema lists them: the database keeps them in another order."""
+    """Return the value with keys in the order of the schema; JSONB does not preserve their order."""
     if not isinstance(value, dict):
         return value
-    known = [key for key in model.model_fields if key in value]
+    ordered = [key for key in model.model_fields if key in value]
     return {
         key: [_in_order(each, PARTS[key]) for each in value[key]]
         if key in PARTS and isinstance(value[key], list)
         else value[key]
-        for key in [*known, *(key for key in value if key not in known)]
+        for key in [*ordered, *(key for key in value if key not in ordered)]
     }

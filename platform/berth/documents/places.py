@@ -14,14 +14,14 @@ from berth.documents.values import Location, Step, location_of
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Lines of a text by the paths that problems name, counted from 1."""
+    """Line numbers of a text, counted from 1, by the paths of problems."""
 
     lines: dict[str, int] = field(default_factory=dict)
-    scalars: dict[Location, str] = field(default_factory=dict)  # single values as they were written
+    scalars: dict[Location, str] = field(default_factory=dict)  # scalars as they were written
 
     @classmethod
     def of(cls, text: str) -> "Places":
-        """Nothing is known of a text that cannot be read."""
+        """Return the lines of a text; empty if it cannot be parsed."""
         places = cls()
         try:
             look_over(text.encode())
@@ -35,7 +35,7 @@ class Places:
         return places
 
     def line_of(self, path: str) -> int | None:
-        """Of the part that a problem names, or, if it is missing, of what it is missing in."""
+        """Return the line of the part that a problem names, or of the nearest existing parent."""
         if path in self.lines:
             return self.lines[path]
         at = location_of(path)
@@ -46,7 +46,7 @@ class Places:
 
 
 def _walk(at: Location, node: yaml.Node, line: int) -> Iterator[tuple[Location, yaml.Node, int]]:
-    """Each part with the line of its key (in lists: of the item)."""
+    """Yield each part with the line of its key, or of its item in lists."""
     yield at, node, line
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:

@@ -17,7 +17,7 @@ NO_REFERENCES = "References (& and *) are not read here: write the values out."
 
 
 class NotYaml(Malformed):
-    """`line` counts from 1; None where none is to blame."""
+    """Invalid YAML; `line` counts from 1 and is None if the error has no line."""
 
     def __init__(self, detail: str, line: int | None = None) -> None:
         super().__init__(detail)
@@ -25,7 +25,7 @@ class NotYaml(Malformed):
 
 
 def read_yaml(body: bytes) -> Any:
-    """Looked over event by event first: the reader itself recurses, in C, without a limit."""
+    """Parse YAML after a check of its events: the parser recurses in C without a limit."""
     try:
         look_over(body)
         return yaml.load(body, Loader=PlainLoader)  # noqa: S506, it is a SafeLoader
@@ -37,7 +37,7 @@ def read_yaml(body: bytes) -> Any:
         AttributeError,
         KeyError,
         TypeError,
-    ) as error:  # !!timestamp, !!bool of text
+    ) as error:  # an invalid !!timestamp or !!bool
         raise NotYaml(f"The body is not YAML: {_first_line(error)}.", _line(error)) from None
 
 
@@ -46,7 +46,7 @@ def read_text(text: str) -> Any:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """YAML (so also JSON) that is keys and values. Raises Invalid; `line` of a fault that has one."""
+    """Return a YAML or JSON document of keys and values. Raises Invalid, with the line if there is one."""
     if len(text) > MOST_TEXT:
         raise Invalid(
             [Problem("", "is too long", f"{len(text):,} characters", f"at most {MOST_TEXT:,} characters")]
@@ -63,7 +63,7 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def look_over(body: bytes) -> None:
-    """Refuses what is nested too deeply, and references, with which a few lines become gigabytes."""
+    """Refuse deep nesting, and aliases, with which a few lines can expand to gigabytes."""
     depth = 0
     for event in yaml.parse(body, Loader=SafeLoader):
         if isinstance(event, yaml.AliasEvent):
@@ -77,7 +77,7 @@ def look_over(body: bytes) -> None:
 
 
 class PlainLoader(SafeLoader):
-    """YAML in which no key may stand twice, and a key such as `on` is text and not a yes."""
+    """YAML loader that refuses duplicate keys and reads a key such as `on` as text, not as a boolean."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         for key, _ in node.value:

@@ -13,15 +13,15 @@ Step = str | int
 Location = tuple[Step, ...]
 
 ITEMS_MOST = 1000
-TEXTS = ("env", "labels", "node_selector")  # what stands in them is text, however it looks
+TEXTS = ("env", "labels", "node_selector")  # their values are text, even if they look like numbers
 SETTING = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
 _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 
 def assigned(data: Any, at: Location, value: object) -> Any:
-    """A copy in which `value` stands there; parts on the way that are missing are made.
+    """Return a copy with `value` at this location; create missing parents.
 
-    Raises KeyError where the way leads through something else, or past the end of a list.
+    Raises KeyError if the location leads through a scalar or past the end of a list.
     """
     if not at:
         return value
@@ -39,7 +39,7 @@ def assigned(data: Any, at: Location, value: object) -> Any:
 
 
 def removed(data: Any, at: Location) -> Any:
-    """A copy without that part, and without keys that then hold nothing. What is not there is no change."""
+    """Return a copy without the part at this location, and without parents that are then empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):
@@ -53,8 +53,8 @@ def removed(data: Any, at: Location) -> Any:
     return {key: value for key, value in data.items() if key != step}
 
 
-def found(data: Any, at: Sequence[Step]) -> Any:
-    """What stands there; None for nothing."""
+def value_at(data: Any, at: Sequence[Step]) -> Any:
+    """Return the value at this location, None if there is none."""
     for step in at:
         if isinstance(step, int):
             data = data[step] if isinstance(data, list) and step < len(data) else None
@@ -64,16 +64,18 @@ def found(data: Any, at: Sequence[Step]) -> Any:
 
 
 def setting(text: str) -> tuple[Location, object]:
-    """`roles[0].gpu=2` as a place and a value, which is read as YAML where it is not text anyway. Raises
-    Invalid."""
-    where, sign, given = text.partition("=")
+    """Parse `roles[0].gpu=2` into location and value. The value is YAML unless the field is text.
+
+    Raises Invalid.
+    """
+    where, sign, value = text.partition("=")
     at = location_of(where.strip())
     if not sign or not at or isinstance(at[0], int):
         raise Invalid([Problem("set", "is not a setting", shown(text), SETTING)])
     if len(at) > 1 and at[-2] in TEXTS:
-        return at, given
+        return at, value
     try:
-        return at, yaml.safe_load(given)
+        return at, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError) as error:
         cause = str(error).splitlines()[0]
         message = f"has a value that is not YAML: {cause}"
@@ -81,7 +83,7 @@ def setting(text: str) -> tuple[Location, object]:
 
 
 def location_of(path: str) -> Location:
-    """`roles[0].gpu` as its steps; nothing for what is no path."""
+    """Return the steps of a path such as `roles[0].gpu`, none if it is no path."""
     steps: list[Step] = []
     end = 0
     while end < len(path):

@@ -10,14 +10,14 @@ WORD = re.compile(r"(?!(?:true|false|null|yes|no|off|y|n)$)[a-z][a-z0-9_]*", re.
 
 
 def key(name: object, *, as_json: bool = False) -> str:
-    """Keys are text here, whatever older readers take `on` for."""
+    """Return a key, quoted if a YAML 1.1 parser would not read it as text."""
     if not as_json and isinstance(name, str) and WORD.fullmatch(name):
         return name
     return inline(name, as_json=as_json)
 
 
 def inline(value: object, *, as_json: bool = False) -> str:
-    """On one line, also inside brackets. `as_json` where the neighbours are JSON."""
+    """Return the value on one line, valid inside brackets. With `as_json` it is JSON."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):
@@ -27,7 +27,7 @@ def inline(value: object, *, as_json: bool = False) -> str:
 
 
 def below_key(value: object, indent: int, comment: str = "") -> str:
-    """What follows `key:` at this indent, with the comment that stood on the key's line."""
+    """Return the text after `key:` at this indent, with the comment of the key's line."""
     tail = f"  {comment}" if comment else ""
     if isinstance(value, str) and (mark := _block_mark(value)):
         lines = value.removesuffix("\n").split("\n")
@@ -41,13 +41,13 @@ def below_key(value: object, indent: int, comment: str = "") -> str:
 
 
 def block(value: object, indent: int) -> str:
-    """A list or mapping in lines of its own, each so far in."""
+    """Return a list or mapping as a block with this indent."""
     text = yaml.safe_dump(value, default_flow_style=False, width=WIDE, allow_unicode=True, sort_keys=False)
     return "\n".join(" " * indent + line if line else "" for line in text.rstrip("\n").split("\n"))
 
 
 def item(value: object, indent: int) -> str:
-    """An item of a list: a dash, and what follows it."""
+    """Return an item of a list with its dash."""
     if not isinstance(value, dict) or not value:
         return " " * indent + "- " + inline(value)
     text = block(value, indent + 2)
@@ -55,7 +55,7 @@ def item(value: object, indent: int) -> str:
 
 
 def _block_mark(text: str) -> str:
-    """How lines below the key are begun; nothing where they would not come back as they are."""
+    """Return the block scalar indicator for a text, or "" if it would not be preserved."""
     lines = text.removesuffix("\n").split("\n")
     odd = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
     if len(lines) < 2 or odd or not all(line.isprintable() for line in lines):

@@ -2,5 +2,5 @@
 
 import os
 
-# One rank is one thread: ranks share this machine's processors, and the matrices are small.
+# One thread per rank: ranks share the processors of this machine, and the matrices are small.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

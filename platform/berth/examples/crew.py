@@ -1,7 +1,7 @@
 """Rendezvous of training ranks that tolerates members joining and leaving.
 
-Rank 0 keeps the list. Before each step it says go; when the list changed, or a step failed, it hands
-everybody its own state and a new ring instead, so nobody can drift away.
+Rank 0 keeps the list of members. Before each step it sends "go". When the list has changed or a step has
+failed, it sends its state and a new ring instead, so that all ranks stay in step.
 """
 
 import socket
@@ -17,18 +17,18 @@ PATIENCE = 120.0
 
 
 class LeaderGone(Exception):
-    """Rank 0 has ended, and with it the run."""
+    """Rank 0 has ended, which ends the run."""
 
 
 def data_listener() -> socket.socket:
-    """Where the one before us in the ring will connect."""
+    """Return the socket to which the previous rank of the ring connects."""
     host = socket.gethostbyname("localhost")
     return socket.create_server((host, 0))
 
 
 @dataclass
 class Member:
-    """Any rank but 0."""
+    """A rank other than 0."""
 
     control: socket.socket
     listener: socket.socket
@@ -51,7 +51,7 @@ class Member:
         return cls(control, listener)
 
     def next_step(self, state: State) -> State | None:
-        """The state to take the next step from; None when training is over."""
+        """Return the state from which to take the next step, None after the last."""
         while True:
             try:
                 header, body = receive(self.control)
@@ -79,12 +79,12 @@ class Member:
         try:
             self.ring = Ring(self.listener, header["addresses"], header["position"], header["epoch"])
         except ConnectionError:
-            self.ring = None  # the leader's breaks too, and it calls for another
+            self.ring = None  # the leader's ring breaks too, and it starts a new one
 
 
 @dataclass
 class Leader:
-    """Rank 0: it begins once `size` ranks are there, itself counted."""
+    """Rank 0. It begins once `size` ranks are there, including itself."""
 
     door: socket.socket
     size: int
@@ -106,7 +106,7 @@ class Leader:
             self._let_in(0.05)
 
     def next_step(self, state: State) -> None:
-        """Everybody is on the way into the same step when this returns."""
+        """Send all ranks into the next step."""
         changed = self._let_in(0) | self._let_go()
         while changed or self.ring is None:
             changed = not self._form_ring(state) or self._let_go()
@@ -134,17 +134,17 @@ class Leader:
             except OSError:
                 continue
             rank, (host, port) = int(header["rank"]), header["address"]
-            if rank in self.members:  # it was started anew
+            if rank in self.members:  # it was restarted
                 self._drop(rank)
             self.members[rank] = control, (host, port)
             came = True
 
     def _let_go(self) -> bool:
-        """Members say nothing after their first word: what can be read from one is its end."""
-        gone = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
-        for rank in gone:
+        """Drop members that have ended. They send one message only, so anything readable is the end."""
+        ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
+        for rank in ended:
             self._drop(rank)
-        return bool(gone)
+        return bool(ended)
 
     def _form_ring(self, state: State) -> bool:
         if self.ring is not None:

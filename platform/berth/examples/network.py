@@ -11,7 +11,7 @@ INPUTS, CLASSES = 6, 2
 
 @dataclass(slots=True)
 class State:
-    """All that training is, in three flat vectors and a count; whoever has the same goes on the same way."""
+    """State of the training: equal states continue equally."""
 
     step: int
     weights: Array
@@ -36,7 +36,7 @@ def first_state(hidden: int, seed: int) -> State:
 
 
 def examples(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """The batch of this step, the same for whoever asks: so the result depends on no number of ranks."""
+    """Return the batch of a step. It is the same on all ranks, so results do not depend on their number."""
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
     turn = np.sqrt(rng.random(count)) * 2 * np.pi
@@ -49,7 +49,7 @@ def examples(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]
 
 
 def sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) -> Array:
-    """Over these examples: the gradient, then the loss, then how many were told apart rightly."""
+    """Return gradient, loss and number of correct predictions, summed over the examples."""
     first, second, last = _parts(state.weights, hidden)
     one = np.tanh(features @ first)
     two = np.tanh(one @ second)
@@ -69,7 +69,7 @@ def sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) ->
 
 
 def advance(state: State, gradient: Array, rate: float) -> None:
-    """One step of Adam."""
+    """Take one step of Adam."""
     state.step += 1
     state.mean += 0.1 * (gradient - state.mean)
     state.spread += 0.001 * (gradient**2 - state.spread)

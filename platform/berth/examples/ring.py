@@ -13,7 +13,7 @@ PATIENCE, PATIENCE_TO_FORM = 30.0, 5.0
 
 
 class Ring:
-    """Two connections, to the next and from the one before. Any trouble is a ConnectionError, and closes
+    """Connections to the next rank and from the previous one. Any trouble is a ConnectionError, and closes
     both: so the news goes round."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Every rank's vector added up: each chunk goes round once to be summed, and once to be told."""
+        """Return the sum of all ranks' vectors: chunks go round once to be summed, once to be shared."""
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]
@@ -79,7 +79,7 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """The one before of this ring; what still knocks from an earlier one is sent away."""
+    """Accept the previous rank of this ring; close connections from an earlier ring."""
     listener.settimeout(PATIENCE_TO_FORM)
     while True:
         sock, _ = listener.accept()

@@ -1,8 +1,9 @@
 """Data-parallel training on CPUs with any number of ranks.
 
-It is a real data-parallel job: gradients go round a ring of TCP connections, the loss falls, state is kept
-in BERTH_WORKSPACE every so many steps and on SIGTERM, and the next start goes on from there. Run it with
-nothing set and it is a rank alone; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT make it one of many.
+It is a real data-parallel job: gradients are summed over a ring of TCP connections, and the loss falls.
+Rank 0 saves a checkpoint in BERTH_WORKSPACE at regular steps and on SIGTERM, and the next start continues
+from it.
+Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as a single rank.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from berth.examples.network import Array, State, advance, examples, first_state,
 from berth.examples.ring import Ring
 
 STOPPED = 128 + signal.SIGTERM
-LEADER_GONE = 75  # as sysexits.h says: try again later
+LEADER_GONE = 75  # EX_TEMPFAIL of sysexits.h: try again later
 
 
 @dataclass(frozen=True)
@@ -39,32 +40,32 @@ class Job:
     workspace: Path
 
 
-class ScaleParameters:
-    """Whether we were asked to end. Noted here, heeded between two steps."""
+class StopRequest:
+    """Whether SIGTERM was received. Training stops after the current step."""
 
     def __init__(self) -> None:
-        self.to_end = False
+        self.received = False
         signal.signal(signal.SIGTERM, self._note)
 
     def _note(self, number: int, frame: object) -> None:
-        self.to_end = True
+        self.received = True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    job, parameters = _job(arguments), ScaleParameters()
+    job, stop = _job(arguments), StopRequest()
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     master = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
     if rank == 0:
-        return lead(job, Leader.open(master, size), parameters)
-    return follow(job, Member.join(master, rank), parameters)
+        return lead(job, Leader.open(master, size), stop)
+    return follow(job, Member.join(master, rank), stop)
 
 
-def lead(job: Job, crew: Leader, parameters: ScaleParameters) -> int:
+def lead(job: Job, crew: Leader, stop: StopRequest) -> int:
     state = checkpoint.load(job.workspace) or first_state(job.hidden, job.seed)
     crew.gather()
-    _tell(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
+    _report(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
     began, first = time.monotonic(), state.step
-    while state.step < job.steps and not parameters.to_end:
+    while state.step < job.steps and not stop.received:
         crew.next_step(state)
         assert crew.ring is not None
         try:
@@ -75,25 +76,25 @@ def lead(job: Job, crew: Leader, parameters: ScaleParameters) -> int:
         if state.step % job.report_every == 0 or state.step == job.steps:
             speed = (state.step - first) / max(time.monotonic() - began, 1e-9)
             ranks = len(crew.members) + 1
-            _tell(job, "step", state, loss=loss, accuracy=right, ranks=ranks, steps_per_second=speed)
+            _report(job, "step", state, loss=loss, accuracy=right, ranks=ranks, steps_per_second=speed)
         if state.step % job.checkpoint_every == 0:
             checkpoint.save(job.workspace, state)
     checkpoint.save(job.workspace, state)
     if state.step < job.steps:
-        _tell(job, "checkpointed", state)
+        _report(job, "checkpointed", state)
         return STOPPED
     crew.finish()
-    _tell(job, "done", state, weights=_digest(state))
+    _report(job, "done", state, weights=_digest(state))
     return 0
 
 
-def follow(job: Job, crew: Member, parameters: ScaleParameters) -> int:
+def follow(job: Job, crew: Member, stop: StopRequest) -> int:
     state = first_state(job.hidden, job.seed)
     try:
-        while not parameters.to_end:
+        while not stop.received:
             following = crew.next_step(state)
             if following is None:
-                _tell(job, "done", state, weights=_digest(state))
+                _report(job, "done", state, weights=_digest(state))
                 return 0
             state = following
             assert crew.ring is not None
@@ -102,14 +103,14 @@ def follow(job: Job, crew: Member, parameters: ScaleParameters) -> int:
             except ConnectionError:
                 crew.lost_ring()
     except LeaderGone:
-        return STOPPED if parameters.to_end else LEADER_GONE
+        return STOPPED if stop.received else LEADER_GONE
     finally:
         crew.leave()
     return STOPPED
 
 
 def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
-    """Our share of this step's batch, added up with everybody's. Nothing changes if that fails."""
+    """Train on this rank's share of the batch; return loss and accuracy. A failure changes nothing."""
     features, kind = examples(state.step, job.batch, job.seed)
     own = slice(ring.position, None, ring.size)
     ours = sums(state, job.hidden, features[own], kind[own])
@@ -120,12 +121,12 @@ def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
     return float(total[-2]), float(total[-1])
 
 
-def _tell(job: Job, event: str, state: State, **facts: object) -> None:
+def _report(job: Job, event: str, state: State, **facts: object) -> None:
     if job.as_json:
         line = json.dumps({"event": event, "step": state.step, "of": job.steps, **facts})
     else:
-        told = [f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in facts.items()]
-        line = "  ".join([f"{event:<12} {state.step}/{job.steps}", *told])
+        values = [f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in facts.items()]
+        line = "  ".join([f"{event:<12} {state.step}/{job.steps}", *values])
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

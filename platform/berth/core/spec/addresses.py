@@ -17,7 +17,7 @@ class Channel(StrEnum):
 
 
 def channel_of(to: str) -> Channel | None:
-    """None for what is no address at all."""
+    """Return the channel of an address, None if it is invalid."""
     if to.startswith(CHAT_PREFIX):
         return Channel.CHAT if _is_web(url_of(to)) else None
     if _is_web(to):

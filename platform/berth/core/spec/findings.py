@@ -1,4 +1,4 @@
-"""Translate validation errors of the model layer into our own words."""
+"""Translate validation errors of pydantic into problems."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -26,13 +26,13 @@ MOST = {"less_than_equal": "le", "less_than": "lt"}
 
 
 def problems_of(error: ValidationError, top: type[BaseModel]) -> list[Problem]:
-    """The findings of the model layer in our words."""
-    found = error.errors(include_url=False)
-    inside = {details["loc"][:depth] for details in found for depth in range(len(details["loc"]))}
-    # A list that has lost its broken members is not too short as well.
+    """Return the problem of each validation error."""
+    errors = error.errors(include_url=False)
+    inside = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
+    # Pydantic drops invalid members of a list: do not also report it as too short.
     return [
         _problem_of(details, top)
-        for details in found
+        for details in errors
         if details["type"] != "too_short" or details["loc"] not in inside
     ]
 
@@ -51,12 +51,12 @@ def _problem_of(details: ErrorDetails, top: type[BaseModel]) -> Problem:
 
 
 def _unknown_key(path: str, location: tuple[str | int, ...], top: type[BaseModel]) -> Problem:
-    known = sorted(_owner(location[:-1], top).model_fields)
-    return Problem(path, "unknown key", shown(location[-1]), suggestion(str(location[-1]), known))
+    allowed = sorted(_owner(location[:-1], top).model_fields)
+    return Problem(path, "unknown key", shown(location[-1]), suggestion(str(location[-1]), allowed))
 
 
 def _owner(location: tuple[str | int, ...], top: type[BaseModel]) -> type[BaseModel]:
-    """The model that stands at this place of the document."""
+    """Return the model at this location of the document."""
     owner = top
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:
@@ -84,5 +84,5 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_branch(step: str | int) -> bool:
-    """A step that the model layer puts in for a choice between types, not a key of the document."""
+    """Return whether pydantic inserted this step for a union; it is no key of the document."""
     return step in (ONE_LINE, WORD_LIST, "[key]")

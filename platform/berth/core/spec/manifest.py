@@ -45,7 +45,7 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the workload document with one role per part. Raises SpecError with every problem."""
     problems: list[Problem] = []
-    _known_keys(problems, (), data, TOP)
+    _check_keys(problems, (), data, TOP)
     metadata = _part(problems, data, "metadata", METADATA)
     spec = _part(problems, data, "spec", tuple(PARTS))
     if "trainer" not in spec:
@@ -114,14 +114,14 @@ def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[s
     return role | _resources(problems, (*at, "resources"), described.get("resources"))
 
 
-def _resources(problems: list[Problem], at: Location, given: object) -> dict[str, Any]:
-    if given is None:
+def _resources(problems: list[Problem], at: Location, value: object) -> dict[str, Any]:
+    if value is None:
         return {}
-    if not isinstance(given, Mapping):
-        problems.append(Problem(path_of(at), "is not keys and values", shown(given), "limits and requests"))
+    if not isinstance(value, Mapping):
+        problems.append(Problem(path_of(at), "is not keys and values", shown(value), "limits and requests"))
         return {}
-    _known_keys(problems, at, given, ("limits", "requests"))
-    limits, requests = (_part(problems, given, key, RESOURCES, at) for key in ("limits", "requests"))
+    _check_keys(problems, at, value, ("limits", "requests"))
+    limits, requests = (_part(problems, value, key, RESOURCES, at) for key in ("limits", "requests"))
     role: dict[str, Any] = {}
     gpus = [source[key] for source in (limits, requests) for key in GPU_KEYS if key in source]
     if gpus:
@@ -137,45 +137,47 @@ def _resources(problems: list[Problem], at: Location, given: object) -> dict[str
     return role
 
 
-def _whole(given: object) -> object:
-    return int(given) if isinstance(given, str) and given.isascii() and given.isdigit() else given
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
-def _quantity(ours: str, given: object) -> object:
-    """Memory without a unit is bytes there and MiB here."""
-    if ours != "memory_mib" or isinstance(given, bool):
-        return given
-    if isinstance(given, int) and given >= 0:
-        return -(-given // 2**20)
-    if isinstance(given, str) and given.isascii() and given.isdigit():
-        return -(-int(given[:18]) // 2**20)
-    return given
+def _quantity(ours: str, value: object) -> object:
+    """Return the value in our unit: memory without a unit is bytes in a manifest and MiB here."""
+    if ours != "memory_mib" or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value >= 0:
+        return -(-value // 2**20)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return -(-int(value[:18]) // 2**20)
+    return value
 
 
-def _count(problems: list[Problem], at: Location, given: object) -> int:
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    problems.append(Problem(path_of(at), "is not a number of instances", shown(given), "0 or more"))
+def _count(problems: list[Problem], at: Location, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    problems.append(Problem(path_of(at), "is not a number of instances", shown(value), "0 or more"))
     return 0
 
 
 def _part(
-    problems: list[Problem], owner: Mapping[str, Any], key: str, known: tuple[str, ...], at: Location = ()
+    problems: list[Problem], owner: Mapping[str, Any], key: str, allowed: tuple[str, ...], at: Location = ()
 ) -> Mapping[str, Any]:
     part = owner.get(key)
     if part is None:
         return {}
     if not isinstance(part, Mapping):
-        problems.append(Problem(path_of((*at, key)), "is not keys and values", shown(part), ", ".join(known)))
+        problems.append(
+            Problem(path_of((*at, key)), "is not keys and values", shown(part), ", ".join(allowed))
+        )
         return {}
-    _known_keys(problems, (*at, key), part, known)
+    _check_keys(problems, (*at, key), part, allowed)
     return part
 
 
-def _known_keys(
-    problems: list[Problem], at: Location, part: Mapping[Any, Any], known: tuple[str, ...]
+def _check_keys(
+    problems: list[Problem], at: Location, part: Mapping[Any, Any], allowed: tuple[str, ...]
 ) -> None:
     for key in part:
-        if key not in known:
+        if key not in allowed:
             where = path_of((*at, str(key)))
-            problems.append(Problem(where, "unknown key", shown(key), suggestion(str(key), known)))
+            problems.append(Problem(where, "unknown key", shown(key), suggestion(str(key), allowed)))

@@ -13,7 +13,7 @@ from berth.core.spec.roles import RoleSpec
 from berth.core.spec.rules import broken_rules, role_rules
 from berth.core.spec.workload import WorkloadSpec
 
-DEPTH_MAX = 24  # of the document: eight groups inside each other and what a role holds
+DEPTH_MAX = 24  # of the document: eight nested groups and the contents of a role
 
 
 def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
@@ -38,15 +38,15 @@ def _parsed(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
     try:
         spec = WorkloadSpec.model_validate(document, context={"free_names": free_names})
     except ValidationError as error:
-        found = problems_of(error, WorkloadSpec)
-        raise SpecError(_sorted([*found, *_lone_role_problems("", document)])) from None
+        problems = problems_of(error, WorkloadSpec)
+        raise SpecError(_sorted([*problems, *_lone_role_problems("", document)])) from None
     if problems := list(broken_rules(spec)):
         raise SpecError(_sorted(problems))
     return spec
 
 
 def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
-    """Counted without recursion, so that no document can exhaust the stack."""
+    """Return whether a document is nested too deeply; without recursion, which could exhaust the stack."""
     level = [data]
     for _ in range(most):
         below: list[object] = []
@@ -62,7 +62,7 @@ def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """The rules of single roles, for the roles that can be read although the document cannot."""
+    """Yield the problems of the roles that can be parsed although the document cannot."""
     if not isinstance(node, Mapping):
         return
     at = f"{path}." if path else ""
@@ -80,5 +80,5 @@ def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
 
 
 def _sorted(problems: list[Problem]) -> list[Problem]:
-    """Each once, in an order that does not hang on how they were found."""
+    """Return each problem once, in a stable order."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

@@ -18,14 +18,14 @@ NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes; a letter first, n
 
 
 def _port_name(text: str) -> str:
-    """It becomes a part of a host's name, and of a variable's."""
+    """Check a port name, which becomes part of a host name and of a variable name."""
     if not NAME.fullmatch(text):
         raise PydanticCustomError("name", "is not a name of a port", {"allowed": NAME_ALLOWED})
     return text
 
 
 class PortSpec(Document):
-    """Where the pod answers HTTP; without a number Berth chooses one and tells the pod."""
+    """A port on which the pod serves HTTP. Without a number, Berth chooses one and sets a variable."""
 
     name: Annotated[str, AfterValidator(_port_name)]
     port: Annotated[int, Field(ge=LOWEST_PORT, le=HIGHEST_PORT)] | None = None
@@ -47,5 +47,5 @@ def port_rules(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
 
 
 def port_variable(name: str) -> str:
-    """What the pod finds its number in."""
+    """Return the environment variable that has the number of the port."""
     return "BERTH_PORT_" + name.upper().replace("-", "_")

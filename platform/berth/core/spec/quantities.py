@@ -32,7 +32,7 @@ def refuse(what: str, message: str, allowed: str) -> NoReturn:
 
 
 def gpus(value: object) -> int | float:
-    """Whole devices, or a part of one in thousandths."""
+    """Parse a number of whole devices, or a fraction of one in thousandths."""
     number = _number(value, "gpu", GPU_ALLOWED)
     if number.is_integer() and 0 <= number <= DEVICES_MAX:
         return int(number)
@@ -44,7 +44,7 @@ def gpus(value: object) -> int | float:
 
 
 def cores(value: object) -> int | float:
-    """CPU cores in thousandths; "800m" is 0.8."""
+    """Parse CPU cores with at most three decimals; "800m" is 0.8."""
     if isinstance(value, str):
         digits, suffix = _quantity(value, "cpu", CORES_ALLOWED)
         if suffix not in ("", "m"):
@@ -58,7 +58,7 @@ def cores(value: object) -> int | float:
 
 
 def mebibytes(value: object) -> int:
-    """Whole MiB; text carries a unit, and a part of a MiB counts as a whole one."""
+    """Parse memory as whole MiB, rounded up; text needs a unit."""
     if isinstance(value, str):
         digits, suffix = _quantity(value, "memory", MEMORY_ALLOWED)
         if suffix not in BYTES or not suffix:
@@ -82,7 +82,7 @@ def priority(value: object) -> int:
 
 
 def moment(value: object) -> datetime:
-    """A whole second in UTC. Nothing is guessed: a time says its zone."""
+    """Parse a time, which must name its zone, as whole seconds in UTC."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST:
         return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
@@ -104,7 +104,7 @@ def moment(value: object) -> datetime:
 
 
 def in_thousandths(number: float) -> int:
-    """So many thousandths of a device or a core; exact for every number a document may hold."""
+    """Return thousandths of a device or a core, exact for every number that a document may contain."""
     return round(number * MILLI)
 
 

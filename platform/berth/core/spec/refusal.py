@@ -6,7 +6,7 @@ from berth.core.errors import Invalid
 
 
 class SpecError(Invalid):
-    """A workload document that cannot be taken; `problems` holds all that was found."""
+    """An invalid workload document; `problems` has everything that is wrong with it."""
 
     code: ClassVar[str] = "invalid-workload"
     title: ClassVar[str] = "The workload document cannot be taken"

@@ -14,7 +14,7 @@ Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 Count = Annotated[int, Field(ge=0, le=REPLICAS_MAX)]
 Environment = Annotated[dict[Variable, Script], Field(max_length=1024)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
-# Strict tuples would refuse the lists that JSON and YAML hold; the members stay strict.
+# Strict tuples would refuse the lists of JSON and YAML; the members stay strict.
 Arguments = Annotated[tuple[Script, ...], Field(min_length=1, max_length=1024, strict=False)]
 ONE_LINE, WORD_LIST = "<line>", "<words>"
 
@@ -30,7 +30,7 @@ Command = Annotated[
 
 
 class Document(BaseModel):
-    """A part of a document: exact types, no unknown keys, never changed after it was read."""
+    """A part of a document: strict types, no unknown keys, immutable."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -43,14 +43,14 @@ class Topology(Document):
 
 
 class Limit(Document):
-    """What a replica may use at most; what is free is counted by it."""
+    """Hard upper bound of what a replica may use. Free resources of nodes are computed from limits."""
 
     cpu: Cores | None = None
     memory_mib: Mebibytes | None = None
 
 
 class Toleration(Document):
-    """A taint the role puts up with; an empty key with `Exists` stands for every taint."""
+    """A tolerated taint; an empty key with `Exists` tolerates every taint."""
 
     key: Annotated[Text, Field(max_length=253)] = ""
     operator: Literal["Equal", "Exists"] = "Equal"

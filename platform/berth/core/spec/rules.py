@@ -15,7 +15,7 @@ Placed = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Everything the document contradicts itself in, in the order of its keys."""
+    """Yield the contradictions between fields of the document, in the order of its keys."""
     roles: Placed = []
     crooked = list(_tree_rules("", spec, roles))
     yield from crooked
@@ -41,15 +41,15 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
 
 
 def role_rules(path: str, role: RoleSpec) -> Iterator[Problem]:
-    """What one role alone can get wrong."""
+    """Yield the problems of a single role."""
     at = f"{path}." if path else ""
     yield from _count_rules(at, role)
     yield from _gpu_rules(at, role)
     if role.limit.cpu is not None and role.limit.cpu < role.cpu:
         yield Problem(f"{at}limit.cpu", "below the request", f"{role.limit.cpu}", f"{role.cpu} or more")
     if role.limit.memory_mib is not None and role.limit.memory_mib < role.memory_mib:
-        given, least = role.limit.memory_mib, role.memory_mib
-        yield Problem(f"{at}limit.memory_mib", "below the request", f"{given}", f"{least} or more")
+        received, least = role.limit.memory_mib, role.memory_mib
+        yield Problem(f"{at}limit.memory_mib", "below the request", f"{received}", f"{least} or more")
     for number, toleration in enumerate(role.tolerations):
         if not toleration.key and toleration.operator == "Equal":
             where = f"{at}tolerations[{number}].key"
@@ -70,8 +70,8 @@ def _count_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
 
 def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
     if role.gpu_memory_mib is not None and role.gpu:
-        given = f"{role.gpu_memory_mib} with gpu {role.gpu}"
-        yield Problem(f"{at}gpu_memory_mib", "given together with gpu", given, "one of the two")
+        received = f"{role.gpu_memory_mib} with gpu {role.gpu}"
+        yield Problem(f"{at}gpu_memory_mib", "given together with gpu", received, "one of the two")
     elif role.gpu_devices is not None and role.gpu >= 1:
         yield Problem(
             f"{at}gpu_devices",
@@ -80,16 +80,16 @@ def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
             "gpu_devices beside a part of a device (gpu below 1) or gpu_memory_mib",
         )
     elif role.gpu_devices is not None and not role.gpu and role.gpu_memory_mib is None:
-        given, allowed = f"{role.gpu_devices}", "gpu or gpu_memory_mib too"
-        yield Problem(f"{at}gpu_devices", "given without gpu", given, allowed)
+        received, allowed = f"{role.gpu_devices}", "gpu or gpu_memory_mib too"
+        yield Problem(f"{at}gpu_devices", "given without gpu", received, allowed)
 
 
 def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Iterator[Problem]:
-    """The shape of the tree; its roles are written down in `roles` with their paths."""
+    """Yield the problems of the tree; append its roles with their paths to `roles`."""
     at = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
-        given = "both" if node.roles is not None else "neither"
-        yield Problem(path or "roles", "needs roles or groups", given, "one of the two")
+        received = "both" if node.roles is not None else "neither"
+        yield Problem(path or "roles", "needs roles or groups", received, "one of the two")
     children = node.groups if node.groups is not None else node.roles or ()
     if node.need is not None and node.need > len(children):
         yield Problem(f"{at}need", "more than there are children", f"{node.need}", f"1 to {len(children)}")
@@ -110,13 +110,13 @@ def _unique(what: str, named: list[tuple[str, str]]) -> Iterator[Problem]:
 
 def _scaling_rules(roles: Placed) -> Iterator[Problem]:
     leads = {role.name: role.scale_with.role for _, role in roles if role.scale_with is not None}
-    known = {role.name for _, role in roles}
+    names = {role.name for _, role in roles}
     for path, role in roles:
         if role.scale_with is None:
             continue
         where = f"{path}.scale_with.role"
-        others = ", ".join(sorted(known - {role.name})) or "no other role is there"
-        if role.scale_with.role not in known:
+        others = ", ".join(sorted(names - {role.name})) or "no other role is there"
+        if role.scale_with.role not in names:
             yield Problem(where, "no such role", shown(role.scale_with.role), others)
         elif _circles(role.name, leads):
             yield Problem(where, "comes back to itself", shown(role.scale_with.role), "a chain with an end")
@@ -125,8 +125,8 @@ def _scaling_rules(roles: Placed) -> Iterator[Problem]:
 def _idle_rules(roles: Placed) -> Iterator[Problem]:
     for path, role in roles:
         if role.idle and role.command is not None:
-            given, allowed = shown(role.command), "a command, or idle: true"
-            yield Problem(f"{path}.command", "given together with idle", given, allowed)
+            received, allowed = shown(role.command), "a command, or idle: true"
+            yield Problem(f"{path}.command", "given together with idle", received, allowed)
     if roles and all(role.idle for _, role in roles):
         yield Problem("roles", "every role is idle", f"{len(roles)}", "at least one role with a command")
 
@@ -134,8 +134,8 @@ def _idle_rules(roles: Placed) -> Iterator[Problem]:
 def _directory_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     workspaces = [spec.workspace_of(role) for role in spec.all_roles]
     if spec.working_dir is not None and any(workspaces):
-        given, allowed = shown(spec.working_dir), "workspace or working_dir"
-        yield Problem("working_dir", "given together with workspace", given, allowed)
+        received, allowed = shown(spec.working_dir), "workspace or working_dir"
+        yield Problem("working_dir", "given together with workspace", received, allowed)
 
 
 def _circles(start: str, leads: dict[str, str]) -> bool:

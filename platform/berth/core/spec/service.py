@@ -11,14 +11,14 @@ Patience = Annotated[float, Field(gt=0, le=7 * 86_400)]
 
 
 class RouterSpec(Document):
-    """What spreads requests over the engines. `static`: a list of addresses that Berth keeps in a file."""
+    """Router that distributes requests to engines. `static`: Berth writes their addresses to a file."""
 
     kind: Literal["sglang", "static"]
     url: Annotated[Text, Field(min_length=1)] | None = None
 
 
 class ServiceSpec(Document):
-    """Beside the gang: `role` is the one whose replicas are the engines, the first ones and those added."""
+    """Inference service of a workload; the replicas of `role` are its engines."""
 
     model_name: Annotated[Text, Field(min_length=1, max_length=200)] = "default"
     engine: Literal["sglang", "openai"] = "sglang"

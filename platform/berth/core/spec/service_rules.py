@@ -8,7 +8,7 @@ from berth.core.spec.workload import WorkloadSpec
 
 
 def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
-    """The role whose replicas are the engines: the one that is named, or the only one there is."""
+    """Return the role whose replicas are the engines: the named one, or the only one."""
     roles = spec.all_roles
     if spec.service is None:
         return None
@@ -27,11 +27,11 @@ def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     role = engine_role(spec)
     if role is None:
         message = "missing" if service.role is None else "no such role"
-        given = "" if service.role is None else shown(service.role)
-        yield Problem("service.role", message, given, names or "a role of the document")
+        received = "" if service.role is None else shown(service.role)
+        yield Problem("service.role", message, received, names or "a role of the document")
     elif role.minimum != role.maximum:
-        given = f"{role.minimum} to {role.maximum}"
-        yield Problem("service.role", "is a role that grows by itself", given,
+        received = f"{role.minimum} to {role.maximum}"
+        yield Problem("service.role", "is a role that grows by itself", received,
                       "a role of so many `replicas`: more engines come by scale-out")  # fmt: skip
     elif role.scale_with is not None:
         yield Problem(

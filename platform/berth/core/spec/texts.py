@@ -16,7 +16,7 @@ PRINTABLE = "printable characters"
 
 
 def hidden_character(text: str, keep: str = "") -> str:
-    """The first character that does not print, written out; nothing when all of them do."""
+    """Return the first unprintable character, escaped, or an empty string."""
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"
@@ -24,7 +24,7 @@ def hidden_character(text: str, keep: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """One line of readable text."""
+    """Validate one line of printable text."""
     if char := hidden_character(text):
         raise PydanticCustomError(
             "hidden_character", "holds the control character {char}", {"char": char, "allowed": PRINTABLE}
@@ -33,7 +33,7 @@ def plain(text: str) -> str:
 
 
 def script(text: str) -> str:
-    """Readable text that may run over several lines."""
+    """Validate printable text of any number of lines."""
     if char := hidden_character(text, keep="\n\t\r"):
         allowed = f"{PRINTABLE}, tabs and line ends"
         raise PydanticCustomError(
@@ -43,7 +43,7 @@ def script(text: str) -> str:
 
 
 def directory(text: str) -> str:
-    """A path that stays below the directory it is looked up in."""
+    """Validate a relative path that does not leave its base directory."""
     if ".." in text.split("/"):
         allowed = "a path without '..'"
         raise PydanticCustomError("directory", "leads out of its directory", {"allowed": allowed})
@@ -51,7 +51,7 @@ def directory(text: str) -> str:
 
 
 def name(text: str, info: ValidationInfo) -> str:
-    """A name that is safe everywhere; scenario files may be freer (`free_names` in the context)."""
+    """Validate a name; scenario files may use other characters (`free_names` in the context)."""
     if isinstance(info.context, dict) and info.context.get("free_names"):
         if not text.strip() or len(text) > FREE_NAME_MAX:
             raise PydanticCustomError(

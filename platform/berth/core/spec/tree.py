@@ -13,7 +13,7 @@ ROOT = "all"
 
 @dataclass(frozen=True, slots=True)
 class RoleShape:
-    """One role, counted. `gpu` is milli-GPU on each of `devices` devices (whole ones: 1000)."""
+    """Amounts of one role. `gpu` is milli-GPU on each of `devices` devices (1000 is a whole one)."""
 
     name: str
     min: int
@@ -34,13 +34,16 @@ class RoleShape:
 
     @property
     def amounts(self) -> Amounts:
-        """What one replica counts for in quotas (memory requests are counted where they land)."""
+        """Return the resources of one replica that count in quotas.
+
+        A request for GPU memory is counted once the replica is placed, as it depends on the device.
+        """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """An inner group: `need` of its children must run."""
+    """A group of roles or groups of which `need` must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]
@@ -49,12 +52,12 @@ class GroupShape:
 
 
 def tree_of(spec: WorkloadSpec) -> GroupShape:
-    """The gang as one group; `need` and `topology` of the document itself belong to it."""
+    """Return the gang as one group with the `need` and `topology` of the document."""
     return _group(ROOT, spec)
 
 
 def smallest_gang(shape: GroupShape | RoleShape) -> int:
-    """So few replicas can make the gang."""
+    """Return the smallest number of replicas that makes the gang."""
     if isinstance(shape, RoleShape):
         return shape.min
     return sum(sorted(smallest_gang(child) for child in shape.children)[: shape.need])
@@ -94,7 +97,7 @@ def _role(role: RoleSpec) -> RoleShape:
 
 
 def _devices(role: RoleSpec) -> tuple[int, int]:
-    """(milli of each device, devices)."""
+    """Return milli-GPU per device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

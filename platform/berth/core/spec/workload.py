@@ -26,7 +26,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
 
 
 class GroupSpec(Document):
-    """Roles or groups that belong together: `need` of them must run (default: all)."""
+    """A group of roles or groups of which `need` must run (default: all)."""
 
     name: Name
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
@@ -36,14 +36,14 @@ class GroupSpec(Document):
 
 
 class RestartPolicy(Document):
-    """What happens when a replica ends: `max_restarts` of null is without end."""
+    """Restart policy of replicas; `max_restarts` of null is unlimited."""
 
     kind: Literal["never", "on_failure", "always"] = "never"
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
 
 
 class Notification(Document):
-    """Somebody to tell: `to` is a mail address, a web address to post to, or slack: and a chat's."""
+    """A recipient of notifications; `to` is a mail address, a webhook or `slack:` and a webhook."""
 
     to: Annotated[Text, Field(min_length=1)]
     on: Annotated[
@@ -53,7 +53,7 @@ class Notification(Document):
 
 
 class WorkloadSpec(Document):
-    """What somebody asks for, as it was written; `parse_workload` is the door that checks all of it."""
+    """A workload document as it was submitted. Use `parse_workload`, which also checks all rules."""
 
     name: Name
     project: Name | None = None
@@ -92,16 +92,16 @@ class WorkloadSpec(Document):
 
     @property
     def effective_priority(self) -> int:
-        """The priority of the document, or the default of the workload's kind."""
+        """Priority of the document, or the default of the workload's kind."""
         return default_priority(self.kind) if self.priority is None else self.priority
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:
-        """Every role of the tree, in the order it was written."""
+        """Every role of the tree, in document order."""
         return tuple(_leaves(self))
 
     def argv_of(self, role: RoleSpec) -> tuple[str, ...]:
-        """Return the arguments that a replica of the role runs; a single text is a line for the shell."""
+        """Return the arguments that a replica of the role runs; a single text is a shell command."""
         if role.idle:
             return IDLE
         command = role.command if role.command is not None else self.command
@@ -116,7 +116,7 @@ class WorkloadSpec(Document):
         return {**self.env, **role.env}
 
     def document(self) -> dict[str, Any]:
-        """The document to keep: what was said, without defaults; it parses to an equal spec."""
+        """Return the document to store: without defaults; it parses to an equal spec."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 

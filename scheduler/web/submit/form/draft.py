@@ -18,7 +18,7 @@ from berth.core.spec import RoleSpec, WorkloadSpec
 from berth.core.spec.manifest import is_manifest
 from berth.documents import CannotEdit, Places, edited, read_document
 from berth.documents.edits import ABSENT
-from berth.documents.values import Location, found, location_of
+from berth.documents.values import Location, location_of, value_at
 from scheduler.web.submit.form import replicas
 from scheduler.web.submit.form.field_kinds import NotMeant, in_order
 from scheduler.web.submit.form.fields import LEAST, MOST, Field, Offer, Part, parts_of
@@ -86,7 +86,7 @@ def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
         return
     value: Any = ABSENT
     if verb == "add":
-        there = found(draft.data, at)
+        there = value_at(draft.data, at)
         count = len(there) if isinstance(there, list) else 0
         role = {"name": f"role-{count + 1}", "replicas": 1}
         value = {"to": mail} if path == "notifications" else role
@@ -102,11 +102,11 @@ def value_of(each: Field, data: Mapping[str, Any], places: Places) -> str | None
     """What the field shows; None for what only the document can hold."""
     if each.at[-1] in (LEAST, MOST):
         return replicas.shown(each.at, data, places)
-    return each.kind.shown(found(data, each.at), places.scalars.get(each.at))
+    return each.kind.shown(value_at(data, each.at), places.scalars.get(each.at))
 
 
 def chosen_of(each: Field, data: Mapping[str, Any]) -> list[str]:
-    now = found(data, each.at)
+    now = value_at(data, each.at)
     return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
 
 
@@ -131,7 +131,7 @@ def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> 
         if each.at[-1] in (LEAST, MOST):
             draft.text = replicas.written(draft.text, draft.data, each.at, change, ORDER)
         else:
-            now = found(draft.data, each.at)
+            now = value_at(draft.data, each.at)
             meant = in_order(change, now) if each.many else each.kind.meant(change, now)
             draft.text = edited(draft.text, each.at, meant, order=ORDER)
     except NotMeant as fault:

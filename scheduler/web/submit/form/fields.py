@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
 from berth.core.problems import path_of
-from berth.documents.values import Location, found
+from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.field_kinds import Kind
 
@@ -99,7 +99,7 @@ def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
 
 
 def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
-    name = found(data, (*at, "name"))
+    name = value_at(data, (*at, "name"))
     fields = (
         Field((*at, "name"), "Role name"),
         Field((*at, LEAST), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.core.problems import Problem, path_of
 from berth.documents import Places
-from berth.documents.values import found
+from berth.documents.values import value_at
 from scheduler.web.submit.form.draft import BY_TEXT_ONLY, PREFIX, Draft, chosen_of, owner_of, value_of
 from scheduler.web.submit.form.fields import Choices, Field, Offer, Part
 
@@ -137,7 +137,7 @@ def _fields(
             draft.typed.get(each.path, value or ""),
             chosen=chosen_of(each, data) if each.many else [],
             only_text=value is None and each.path not in draft.typed,
-            words=each.at[-1] == "command" and isinstance(found(data, each.at), list),
+            words=each.at[-1] == "command" and isinstance(value_at(data, each.at), list),
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from berth.documents import Places, edited
 from berth.documents.edits import ABSENT
-from berth.documents.values import Location, found
+from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.fields import LEAST, MOST
 
@@ -13,9 +13,11 @@ from scheduler.web.submit.form.fields import LEAST, MOST
 def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
     """At most is empty where the role has one size."""
     role = at[:-1]
-    has_size = found(data, (*role, "replicas")) is not None
+    has_size = value_at(data, (*role, "replicas")) is not None
     if at[-1] == MOST:
-        return "" if has_size and found(data, (*role, "max")) is None else _one(data, places, (*role, "max"))
+        return (
+            "" if has_size and value_at(data, (*role, "max")) is None else _one(data, places, (*role, "max"))
+        )
     return _one(data, places, (*role, "replicas" if has_size else "min"))
 
 
@@ -37,4 +39,4 @@ def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order:
 
 
 def _one(data: Mapping[str, Any], places: Places, at: Location) -> str | None:
-    return field_kinds.AMOUNT.shown(found(data, at), places.scalars.get(at))
+    return field_kinds.AMOUNT.shown(value_at(data, at), places.scalars.get(at))
