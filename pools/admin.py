@@ -10,7 +10,7 @@ from django.utils import timezone
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.administration import Guarded, ReadOnly, acting, pretty, told
+from berth.server.web.administration import Guarded, ReadOnly, acting, apply_to_each, pretty
 from berth.server.web.numbers import memory, thousandths
 from berth.server.web.time_filter import TimesBetween
 from pools import services
@@ -81,19 +81,19 @@ class NodePoolAdmin(Guarded):
 
     @action(description="Pause")
     def pause(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda pool: services.pause_pool(acting=acting(request), pool=pool), "paused"
         )
 
     @action(description="Resume")
     def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "resumed"
         )
 
     @action(description="Retry failed boots")
     def retry(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda pool: services.retry_pool(acting=acting(request), pool=pool), "retried"
         )
 
@@ -124,7 +124,7 @@ class NodeAdmin(ReadOnly):
 
     @action(description="Cordon")
     def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request,
             queryset,
             lambda node: services.cordon_node(acting=acting(request), node=node),
@@ -133,13 +133,13 @@ class NodeAdmin(ReadOnly):
 
     @action(description="Uncordon")
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda node: services.uncordon_node(acting=acting(request), node=node), "ready"
         )
 
     @action(description="Drain")
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda node: services.drain_node(acting=acting(request), node=node), "draining"
         )
 
@@ -182,7 +182,7 @@ class MachineAdmin(ReadOnly):
     @action(description="Remove from pool (drains its node first)")
     def remove(self, request: HttpRequest, queryset: QuerySet[Machine]) -> HttpResponse | None:
         now = timezone.now()
-        return told(
+        return apply_to_each(
             request,
             queryset,
             lambda machine: services.remove_machine(acting=acting(request), machine=machine, at=now),
@@ -221,7 +221,7 @@ class JoinTokenAdmin(ReadOnly):
     @action(description="Revoke")
     def revoke(self, request: HttpRequest, queryset: QuerySet[JoinToken]) -> HttpResponse | None:
         now = timezone.now()
-        return told(
+        return apply_to_each(
             request,
             queryset,
             lambda token: services.revoke_join_token(acting=acting(request), token=token, at=now),

@@ -15,7 +15,7 @@ from berth.core.amounts import MILLI
 from berth.core.errors import BerthError
 from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, asked_of, exported, list_query, list_rows
+from berth.server.web.tables import Column, exported, list_query, list_rows, table_state
 from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
@@ -56,7 +56,7 @@ def _with_nodes(rows: list[Any]) -> list[With]:
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
     rows = joined_machines.machines(pool, now).filter(departed_at=None)
-    for word in asked_of(request.GET, "")["search"].split():
+    for word in table_state(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
     there = list_query(
         request, MACHINES, rows, _with_nodes, file_name=f"machines-of-{pool.name}", default="name"

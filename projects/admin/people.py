@@ -12,7 +12,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.server.web.administration import Guarded, ReadOnly, acting, told
+from berth.server.web.administration import Guarded, ReadOnly, acting, apply_to_each
 from berth.server.web.time_filter import TimesBetween
 from projects.models import (
     ApiToken,
@@ -63,7 +63,7 @@ class ApiTokenAdmin(ReadOnly):
 
     @action(description="Revoke")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda row: tokens.revoke(acting=acting(request), token=row), "revoked"
         )
 

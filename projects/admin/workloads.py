@@ -9,7 +9,7 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.administration import ReadOnly, acting, pretty, table, told
+from berth.server.web.administration import ReadOnly, acting, apply_to_each, pretty, table
 from berth.server.web.numbers import thousandths
 from berth.server.web.time_filter import TimesBetween
 from projects.models import (
@@ -126,13 +126,13 @@ class WorkloadAdmin(ReadOnly):
 
     @action(description="Cancel")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda row: workloads.cancel(acting=acting(request), workload=row), "cancelled"
         )
 
     @action(description="Suspend")
     def suspend(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request,
             queryset,
             lambda row: workloads.suspend(acting=acting(request), workload=row),
@@ -141,7 +141,7 @@ class WorkloadAdmin(ReadOnly):
 
     @action(description="Resume")
     def resume(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
-        return told(
+        return apply_to_each(
             request, queryset, lambda row: workloads.resume(acting=acting(request), workload=row), "resumed"
         )
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError
 from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, asked_of, exported, list_query
+from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.acting import Acting
 from projects.models import Delivery, Subscription
@@ -99,11 +99,11 @@ def _subject(row: Delivery) -> str:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     mine = subscriptions(request.acting)
     rows, log = mine, Delivery.objects.filter(subscription__in=mine.order_by().values("pk"))
-    for word in asked_of(request.GET, "")["search"].split():
+    for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
         people = Q(user__username__icontains=word) | Q(made_by__icontains=word)
         rows = rows.filter(owners | people | Q(channel=word.lower()))
-    for word in asked_of(request.GET, "log")["search"].split():
+    for word in table_state(request.GET, "log")["search"].split():
         named = (
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")
         )

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, asked_of, exported, list_query
+from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import visible_pools
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 
@@ -44,7 +44,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     found = None
     if pool is not None:
         rows = line_of(request.acting, pool)
-        for word in asked_of(request.GET, "")["search"].split():
+        for word in table_state(request.GET, "")["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )

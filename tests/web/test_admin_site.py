@@ -96,7 +96,7 @@ def test_every_list_stands_at_the_side(desk: Client) -> None:
 
 def test_the_first_page_says_what_wants_looking_at(desk: Client, busy: Workload) -> None:
     text = desk.get("/admin/").content.decode()
-    assert "nobody schedules" in text and text.count("Needs attention") == 1
+    assert "no leader" in text and text.count("Needs attention") == 1
     assert "vision/train" in text and "ads/rank" in text
     row = Eviction.objects.get()
     assert reverse("admin:scheduler_eviction_change", args=[row.pk]) in text

@@ -29,10 +29,11 @@ def test_an_error_comes_back_as_itself_and_in_words_without_our_own_lines() -> N
         raise LookupError("gone")
 
     outcome = run(raises)
-    assert (outcome.kind, outcome.told["type"], outcome.told["message"]) == ("error", "LookupError", "gone")
+    details = outcome.details
+    assert (outcome.kind, details["type"], details["message"]) == ("error", "LookupError", "gone")
     assert isinstance(cloudpickle.loads(outcome.data), LookupError)
-    assert 'raise LookupError("gone")' in outcome.told["traceback"]
-    assert "berth/worker" not in outcome.told["traceback"]
+    assert 'raise LookupError("gone")' in outcome.details["traceback"]
+    assert "berth/worker" not in outcome.details["traceback"]
 
 
 def test_an_error_that_cannot_be_opened_again_comes_back_in_words() -> None:
@@ -44,18 +45,18 @@ def test_an_error_that_cannot_be_opened_again_comes_back_in_words() -> None:
         raise Odd(1, 2)
 
     outcome = run(raises)
-    assert (outcome.kind, outcome.told["message"], outcome.data) == ("error", "odd", b"")
+    assert (outcome.kind, outcome.details["message"], outcome.data) == ("error", "odd", b"")
 
 
 def test_a_function_that_ends_the_process_only_ends_its_call() -> None:
     outcome = run(sys.exit, 3)
-    assert (outcome.kind, outcome.told["type"]) == ("error", "SystemExit")
+    assert (outcome.kind, outcome.details["type"]) == ("error", "SystemExit")
 
 
 def test_what_cannot_be_opened_pickled_or_sent_is_told_as_such() -> None:
-    assert calls.run(b"garbage", (), MOST).told["type"] == "NotReadable"
-    assert run(lambda: (x for x in ())).told["type"] == "ResultNotPicklable"
-    assert run(bytes, MOST).told["type"] == "ResultTooLarge"
+    assert calls.run(b"garbage", (), MOST).details["type"] == "NotReadable"
+    assert run(lambda: (x for x in ())).details["type"] == "ResultNotPicklable"
+    assert run(bytes, MOST).details["type"] == "ResultTooLarge"
 
 
 @pytest.mark.shows("PLG-13", "PLG-14", "PLG-16")
@@ -78,4 +79,4 @@ def test_a_decorator_that_raises_is_the_calls_error() -> None:
         raise ValueError("no")
 
     outcome = run(len, "abc", plugins=(Plugin.create("mine").with_decorate(broken),))
-    assert outcome.told["message"] == "the plugin mine failed in decorate: ValueError: no"
+    assert outcome.details["message"] == "the plugin mine failed in decorate: ValueError: no"

@@ -70,7 +70,7 @@ def test_what_ray_lost_is_for_another_try_and_what_a_task_raised_is_not(error: A
 
     payload = cloudpickle.dumps((fails, (), {}))
     outcome = calls.run(payload, (), 1000)
-    assert (outcome.kind, "gone" in outcome.told["message"]) == (kind, True)
+    assert (outcome.kind, "gone" in outcome.details["message"]) == (kind, True)
 
 
 def test_without_a_ray_jobs_run_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

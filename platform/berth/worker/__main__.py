@@ -22,4 +22,4 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a call in a thread that cannot be ended must not keep the pod
+    os._exit(code)  # a thread whose call cannot be stopped must not keep the pod running

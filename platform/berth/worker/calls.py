@@ -16,23 +16,23 @@ TEXT_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`kind`: value, error (the function raised), failed (it could not be run) or interrupted."""
+    """Outcome of a call: value, error (the function raised), failed (it could not run) or interrupted."""
 
     kind: str
-    told: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
     data: bytes = b""
 
 
 def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
-    """Whatever happens is an outcome. `most` is how many bytes a result may have."""
+    """Run a call and return its outcome; never raise. A result has at most `most` bytes."""
     try:
         function, args, kwargs = cloudpickle.loads(payload)
-    except BaseException as error:  # what is unpickled may do anything
+    except BaseException as error:  # unpickling may raise anything
         return failed("NotReadable", "the function could not be opened on the worker", error)
     try:
         value = decorate_all(plugins, function)(*args, **kwargs)
     except KeyboardInterrupt:
-        return interrupted("its node was taken away")
+        return interrupted("its node was removed")
     except BaseException as error:
         if was_lost(error):
             return interrupted(f"Ray lost what it ran on: {type(error).__qualname__}: {_words(error)}"[:2000])
@@ -46,20 +46,20 @@ def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
 
 
 def raised(error: BaseException, most: int) -> Outcome:
-    """The error itself where it can be sent, and in words in any case."""
-    told = _told(type(error).__qualname__, _words(error), error)
+    """Return the outcome of an error: its text, and the pickled error if possible."""
+    details = _details(type(error).__qualname__, _words(error), error)
     try:
         data = cloudpickle.dumps(error)
-        cloudpickle.loads(data)  # many an error can be pickled, but not opened again
+        cloudpickle.loads(data)  # many errors can be pickled but not unpickled
     except BaseException:
         data = b""
-    return Outcome("error", told, data if len(data) <= most else b"")
+    return Outcome("error", details, data if len(data) <= most else b"")
 
 
 def failed(kind: str, what: str, error: BaseException) -> Outcome:
     advice = hint(error) if kind == "PluginFailed" else ""
     message = f"{what}: {type(error).__qualname__}: {_words(error)}{advice}"
-    return Outcome("failed", _told(kind, message, error))
+    return Outcome("failed", _details(kind, message, error))
 
 
 def hint(error: BaseException) -> str:
@@ -82,13 +82,13 @@ def _too_large(what: str, size: int, most: int) -> Outcome:
     return Outcome("failed", {"type": "ResultTooLarge", "message": text})
 
 
-def _told(kind: str, message: str, error: BaseException) -> dict[str, str]:
+def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
     lines = traceback.format_exception(type(error), error, _theirs(error))
     return {"type": kind, "message": message[-4_000:], "traceback": "".join(lines)[-TEXT_MAX:]}
 
 
 def _theirs(error: BaseException) -> Any:
-    """Where it was raised, without our own frame at the top."""
+    """Return the traceback without our own frame at the top."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 

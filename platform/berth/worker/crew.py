@@ -10,11 +10,11 @@ from berth.worker.link import Order
 from berth.worker.slots import ProcessSlot, Slot
 
 Finished = tuple[int, calls.Outcome]
-LAST_PATIENCE = 5.0  # seconds from the interrupt to the kill
+LAST_PATIENCE = 5.0  # seconds between interrupt and kill
 
 
 class Crew:
-    """One thread for each slot. `finished` is read by whoever hands results in."""
+    """One thread per slot. `finished` is the queue of outcomes to send."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
@@ -36,7 +36,7 @@ class Crew:
         self._orders.put(order)
 
     def close(self, patience: float) -> None:
-        """No further call is begun. Those that run have so many seconds to end by themselves."""
+        """Start no further call; interrupt running calls after `patience` seconds."""
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)
@@ -52,10 +52,10 @@ class Crew:
         with self._lock:
             left, self._running = list(self._running), {}
         for number in left:
-            self.finished.put((number, calls.interrupted("its node was taken away")))
+            self.finished.put((number, calls.interrupted("its node was removed")))
 
     def dismiss(self) -> None:
-        """What stands around the processes is taken down, each in its own."""
+        """Close all slots at once; each leaves the contexts of its plugins."""
         closers = [threading.Thread(target=slot.close, daemon=True) for slot in self._slots]
         for closer in closers:
             closer.start()
@@ -65,7 +65,7 @@ class Crew:
     def _serve(self, slot: Slot) -> None:
         while (order := self._orders.get()) is not None:
             if self._closing:
-                self.finished.put((order.number, calls.interrupted("its node was taken away")))
+                self.finished.put((order.number, calls.interrupted("its node was removed")))
                 continue
             with self._lock:
                 self._running[order.number] = slot

@@ -19,13 +19,13 @@ LENGTH = struct.Struct(">Q")
 
 
 def main(number: int) -> None:
-    """`number` is the descriptor of our end of a pair of sockets; the worker has the other."""
+    """Run calls until the worker closes its end of the socket pair; `number` is the descriptor of ours."""
     line = socket.socket(fileno=number)
-    # Whoever stops a pod tells every process of it; when we go is the worker's to say.
+    # A stopped pod signals all its processes, but the worker decides when this one ends.
     signal.signal(signal.SIGTERM, _nothing)
     signal.signal(signal.SIGINT, _nothing)
-    [(said, setup)] = unpacked(receive(line) or packed([({}, b"")]))
-    if not said:
+    [(header, setup)] = unpacked(receive(line) or packed([({}, b"")]))
+    if not header:
         return
     session_ray.connect()
     signal.signal(signal.SIGTERM, _nothing)  # Ray sets its own
@@ -34,8 +34,8 @@ def main(number: int) -> None:
     try:
         while (message := receive(line)) is not None:
             [(_, payload)] = unpacked(message)
-            outcome = _run(payload, plugins, instance, entered, said["most"])
-            send(line, [({"kind": outcome.kind, "told": outcome.told}, outcome.data)])
+            outcome = _run(payload, plugins, instance, entered, header["most"])
+            send(line, [({"kind": outcome.kind, "details": outcome.details}, outcome.data)])
             if outcome.kind == "interrupted":
                 return
     finally:
@@ -44,7 +44,7 @@ def main(number: int) -> None:
 
 
 def _run(payload: bytes, plugins: Any, instance: Any, entered: HookContexts, most: int) -> calls.Outcome:
-    """The contexts are entered at the first call, when the variables of its process are in place."""
+    """Run a call; the first one enters the contexts, once the variables of the process are set."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,23 +66,23 @@ def send(line: socket.socket, frames: list[Frame]) -> None:
 
 
 def receive(line: socket.socket) -> bytes | None:
-    """One message; None when the other side has ended."""
+    """Return one message, None if the other side has ended."""
     head = _exactly(line, LENGTH.size)
     return None if head is None else _exactly(line, LENGTH.unpack(head)[0])
 
 
 def _exactly(line: socket.socket, size: int) -> bytes | None:
-    taken = bytearray()
-    while len(taken) < size:
-        part = line.recv(min(size - len(taken), 1 << 20))
+    received = bytearray()
+    while len(received) < size:
+        part = line.recv(min(size - len(received), 1 << 20))
         if not part:
             return None
-        taken += part
-    return bytes(taken)
+        received += part
+    return bytes(received)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN: what a function starts would inherit it."""
+    """Ignore a signal. SIG_IGN would be inherited by the processes that a function starts."""
 
 
 if __name__ == "__main__":

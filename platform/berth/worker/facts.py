@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pools.plugins.facts import InstanceInfo
 
-MARGIN = 5.0  # seconds of the grace that are left for saying goodbye
+MARGIN = 5.0  # seconds of the grace period reserved for sign-off
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Facts:
 
 
 def facts_of(environ: Mapping[str, str] = os.environ) -> Facts:
-    """Raises KeyError or ValueError where this is no pod of a session."""
+    """Return the facts from the environment. Raises KeyError or ValueError outside of a session's pod."""
     return Facts(
         address=environ["BERTH_URL"].rstrip("/"),
         secret=environ["BERTH_SESSION_SECRET"],

@@ -19,17 +19,17 @@ FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
-class Turned(Exception):
-    """The server does not know this worker any more, or will not have what it says."""
+class Rejected(Exception):
+    """The server no longer knows this worker, or refuses its request."""
 
 
-class GivenUp(Exception):
-    """Nobody answered for as long as it was worth waiting."""
+class ServerUnreachable(Exception):
+    """The server did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What the worker is told at first. `setup` is the client's, to be read by us only."""
+    """Answer to the registration of a worker. `setup` is pickled by the client; only workers read it."""
 
     error: str
     executor: str
@@ -54,7 +54,7 @@ class Orders:
 
 
 class Link:
-    """`goes_on` says whether it is still worth trying again."""
+    """Requests of a worker, repeated while `goes_on` returns true."""
 
     def __init__(self, address: str, secret: str, goes_on: Callable[[], bool] = lambda: True) -> None:
         self._url = urlsplit(address)
@@ -63,28 +63,28 @@ class Link:
         self._own = threading.local()
 
     def hello(self, python: str, cloudpickle: str, *, ready: bool = False) -> Welcome:
-        """First to hear what there is to set up, and once more when that is done."""
-        said = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
-        told = json.loads(self._post("hello", said))
-        told["setup"] = base64.b64decode(told["setup"])
-        return Welcome(**{name: told[name] for name in Welcome.__slots__})
+        """Register; call again with `ready` once the setup is done."""
+        request = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
+        answer = json.loads(self._post("hello", request))
+        answer["setup"] = base64.b64decode(answer["setup"])
+        return Welcome(**{name: answer[name] for name in Welcome.__slots__})
 
     def orders(self, having: Collection[int], wait: float) -> Orders:
         query = urlencode([("wait", f"{wait:g}"), *(("having", number) for number in having)])
-        return _orders(self._ask("GET", f"orders?{query}"))
+        return _orders(self._request("GET", f"orders?{query}"))
 
     def results(self, frames: Iterable[Frame], having: Collection[int]) -> Orders:
-        """Hands in what became of calls; the answer may bring the next ones."""
+        """Send outcomes of calls; the answer may contain the next calls."""
         query = urlencode([("having", number) for number in having])
-        return _orders(self._ask("POST", f"results?{query}", packed(frames), CONTENT_TYPE))
+        return _orders(self._request("POST", f"results?{query}", packed(frames), CONTENT_TYPE))
 
     def leave(self, error: str = "") -> None:
         self._post("leave", {"error": error[:20_000]})
 
-    def _post(self, what: str, said: dict[str, Any]) -> bytes:
-        return self._ask("POST", what, json.dumps(said).encode())
+    def _post(self, what: str, body: dict[str, Any]) -> bytes:
+        return self._request("POST", what, json.dumps(body).encode())
 
-    def _ask(self, method: str, what: str, body: bytes | None = None, kind: str = JSON) -> bytes:
+    def _request(self, method: str, what: str, body: bytes | None = None, kind: str = JSON) -> bytes:
         delay = FIRST_DELAY
         while True:
             try:
@@ -95,9 +95,9 @@ class Link:
             if 200 <= status < 300:
                 return answer
             if status and status not in TRY_AGAIN:
-                raise Turned(f"{what}: {status} {answer[:2000].decode(errors='replace')}")
+                raise Rejected(f"{what}: {status} {answer[:2000].decode(errors='replace')}")
             if not self._goes_on():
-                raise GivenUp(answer[:500].decode(errors="replace"))
+                raise ServerUnreachable(answer[:500].decode(errors="replace"))
             time.sleep(delay * (0.5 + random.random()))  # noqa: S311
             delay = min(delay * 2, LONGEST_DELAY)
 
@@ -109,12 +109,12 @@ class Link:
         return answer.status, answer.read()
 
     def _connection(self) -> http.client.HTTPConnection:
-        found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if found is None:
+        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is None:
             secure = self._url.scheme == "https"
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-            found = self._own.connection = kind(self._url.netloc, timeout=TIMEOUT)
-        return found
+            connection = self._own.connection = kind(self._url.netloc, timeout=TIMEOUT)
+        return connection
 
     def _hang_up(self) -> None:
         connection = getattr(self._own, "connection", None)
@@ -126,6 +126,6 @@ class Link:
 def _orders(message: bytes) -> Orders:
     (first, _), *frames = unpacked(message)
     if "problem" in first:
-        raise GivenUp(str(first["problem"]))
-    orders = tuple(Order(said["number"], said["attempt"], payload) for said, payload in frames)
+        raise ServerUnreachable(str(first["problem"]))
+    orders = tuple(Order(header["number"], header["attempt"], payload) for header, payload in frames)
     return Orders(first["leave"], first["at_once"], orders)

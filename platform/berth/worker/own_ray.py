@@ -29,19 +29,19 @@ START_SECONDS = 90.0
 END_SECONDS = 8.0
 STARTED = "Ray runtime started"
 _PR_SET_PDEATHSIG = 1
-# What would answer anybody is not started.
+# Services without authentication are not started.
 _SILENCE = {
     "RAY_enable_metrics_collection": "false", "DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1",
 }  # fmt: skip
 
 
 class NoRay(Exception):
-    """There is none to be had here; the message says why."""
+    """Ray could not be started; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a pod stands in its run. `head` is where rank 0 listens, for the others to join."""
+    """Position of a pod in its run. `head` is the address at which rank 0 listens for the others."""
 
     rank: int
     address: str
@@ -52,7 +52,10 @@ class Seat:
 
 
 def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
-    """Raises KeyError or ValueError outside of a pod. The port is the one after that of the rendezvous."""
+    """Return the seat of this pod; its port is the one after the rendezvous port.
+
+    Raises KeyError or ValueError outside of a pod.
+    """
     devices = [device for device in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]
     return Seat(
         rank=int(environ["RANK"]),
@@ -65,7 +68,7 @@ def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
 
 
 class OwnRay:
-    """`start` and `end` belong together; within, `environment` is what a program needs to use it."""
+    """Ray cluster of one run. Between `start` and `end`, `environment` has the variables of programs."""
 
     def __init__(self, seat: Seat, memory: int = 200_000_000) -> None:
         self.seat, self._memory = seat, memory
@@ -74,7 +77,7 @@ class OwnRay:
 
     @property
     def environment(self) -> dict[str, str]:
-        """`ray.init()` finds its way by it."""
+        """Environment variables with which `ray.init()` connects."""
         assert self._place is not None
         return {
             "RAY_ADDRESS": self.seat.head,
@@ -84,7 +87,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """By which this pod's part is told from others of one address."""
+        """Session directory, which distinguishes the nodes of several pods on one machine."""
         assert self._place is not None
         return str(self._place / "ray")
 
@@ -93,18 +96,21 @@ class OwnRay:
         return self._process is not None and self._process.poll() is None
 
     def start(self, seconds: float = START_SECONDS, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Returns once this pod is part of it. Others try again until the head is there, or nobody waits."""
+        """Start Ray; return once this pod has joined. Ranks above 0 retry until the head is there.
+
+        Raises NoRay after `seconds`, or when `goes_on` returns false.
+        """
         if find_spec("ray") is None:
             raise NoRay("Ray is not installed where this pod runs")
-        self._place = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # sockets have short paths
+        self._place = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # paths of sockets must be short
         (self._place / "secret").write_text(hashlib.sha256(f"ray of {self.seat.secret}".encode()).hexdigest())
         (self._place / "secret").chmod(0o600)
         deadline = time.monotonic() + seconds
         while not self._started(deadline):
             if time.monotonic() >= deadline or not goes_on():
-                said = self._said()[-500:]
+                output = self._output()[-500:]
                 self.end()
-                raise NoRay(f"no Ray of this run's own within {seconds:.0f} s: {said}")
+                raise NoRay(f"no Ray of this run's own within {seconds:.0f} s: {output}")
             time.sleep(0.5)
 
     def end(self) -> None:
@@ -120,7 +126,7 @@ class OwnRay:
         if self._process is None or self._process.poll() is not None:
             self._process = self._spawn()
         while self._process.poll() is None and time.monotonic() < deadline:
-            if STARTED in self._said():
+            if STARTED in self._output():
                 return True
             time.sleep(0.05)
         return False
@@ -148,13 +154,13 @@ class OwnRay:
             "--disable-usage-stats", "--block",
         ]  # fmt: skip
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         log = self._place / "log" if self._place else None
         return log.read_text(errors="replace") if log is not None and log.exists() else ""
 
 
 def main(command: list[str]) -> int:
-    """The program's exit code; 0 for those that only served it."""
+    """Return the exit code of the program; 0 on ranks that do not run it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     own = OwnRay(seat_of(cpus=len(os.sched_getaffinity(0))))
     try:
@@ -172,7 +178,7 @@ def main(command: list[str]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ray's own processes end with theirs; whoever does not is ended by the pod's keeper."""
+    """Stop Ray. Its children end with it, or are killed with the pod."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -12,21 +12,24 @@ log = logging.getLogger(__name__)
 
 
 def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
-    """Those a pool declares, in its order. One that is not installed here is left out, with a warning: its
-    package is needed where its hooks run, and may be missing where it has none."""
-    found = []
+    """Return the plugins that a pool declares, in order.
+
+    A plugin that is not installed here is left out with a warning: its package may be missing where it has no
+    hooks.
+    """
+    plugins = []
     for entry in declared:
         name = entry["name"]
         if name not in available():
             log.warning("the pool's plugin %s is not installed here", name)
             continue
         secrets = tuple(entry.get("secrets_set") or ())
-        found.append(Declared(name, entry.get("parameters") or {}).plugin(secrets))
-    return tuple(found)
+        plugins.append(Declared(name, entry.get("parameters") or {}).plugin(secrets))
+    return tuple(plugins)
 
 
-def together(pools: Iterable[Plugin], given: Iterable[Plugin]) -> tuple[Plugin, ...]:
-    """The pool's first; what the client gives under the same name takes the place of the pool's."""
-    own = {plugin.name: plugin for plugin in given}
+def together(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
+    """Return the plugins of the pool, then those of the session, which replace the pool's by name."""
+    own = {plugin.name: plugin for plugin in session}
     first = [own.pop(plugin.name, plugin) for plugin in pools]
     return (*first, *own.values())

@@ -1,8 +1,8 @@
 """Install what the plugins of a session need on this node, before its worker takes calls.
 
-What a pool declares is installed when its nodes boot. The plugins that a client gives its session get an
-environment of their own in the pod's directory, beside the packages that the pool has, made by the same
-script as a node's. The worker then starts again with the Python of that environment.
+Plugins of the pool are installed when its nodes boot. Plugins of a session get their own environment in the
+directory of the pod, on top of the packages of the pool, by the same script as a node's. The worker then
+restarts with the Python of that environment.
 """
 
 import json
@@ -24,19 +24,19 @@ from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
 from pools.plugins.script import bootstrap_script, digest_of
 
-PREPARED = "BERTH_SESSION_ENVIRONMENT"  # set for the worker that runs in it
+PREPARED = "BERTH_SESSION_ENVIRONMENT"  # set after the restart
 NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
 
 
 class NotPrepared(PluginError):
-    """The node cannot get what the session's plugins need; says what the pool would have to declare."""
+    """The requirements of the session's plugins cannot be installed; the message says what the pool lacks."""
 
 
 def given_plugins(setup: bytes, facts: Facts, goes_on: Callable[[], bool]) -> tuple[Plugin, ...]:
-    """Return the plugins that the client gave, once what they need is installed.
+    """Return the plugins of the session once their requirements are installed.
 
-    Does not return where something has to be installed first: the process starts again, with it. Raises
-    NotPrepared, HookFailed, and whatever unpickling the client's code raises.
+    If something has to be installed, the process restarts and this does not return. Raises NotPrepared,
+    HookFailed, and any error of unpickling the client's code.
     """
     if not setup:
         return ()
@@ -67,7 +67,7 @@ def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bo
 
 
 def _composed(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[Operation, ...]]:
-    """The image holds only what the session adds to its node."""
+    """Return the image with what the session adds to its node."""
     there = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     cluster = Cluster(
         os.environ.get("BERTH_POOL", ""), facts.head_address, facts.nodes, facts.gpus,
@@ -80,7 +80,7 @@ def _composed(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[O
 
 
 def _check(image: Image, pool: str) -> None:
-    """Refuse what cannot be installed, or is not there."""
+    """Raise NotPrepared for requirements that cannot be installed on this node."""
     if problems := list(problems_of_image(image)):
         raise NotPrepared(f"the session's plugins ask for what cannot be installed: {problems[0]}")
     ours = "{}.{}".format(*sys.version_info)
@@ -97,7 +97,7 @@ def _check(image: Image, pool: str) -> None:
 
 
 def _made(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Run the script; the Python of the environment that it made."""
+    """Run the script; return the Python of the new environment."""
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"
@@ -117,8 +117,8 @@ def _made(image: Image, operations: tuple[Operation, ...], names: Iterable[str])
 def _why(phases: str, code: int, names: str) -> str:
     failed: Mapping[str, str] = {}
     for line in phases.splitlines():
-        told = json.loads(line)
-        failed = told if told["state"] == "failed" else failed
+        event = json.loads(line)
+        failed = event if event["state"] == "failed" else failed
     lines = [line.strip() for line in failed.get("message", "").splitlines() if line.strip()]
     reason = lines[-1] if lines else f"the script ended with exit code {code}"
     pool = os.environ.get("BERTH_POOL", "")

@@ -11,8 +11,8 @@ from berth.worker.own_ray import START_SECONDS, NoRay, OwnRay, seat_of
 
 log = logging.getLogger("berth.worker")
 
-THERE = "BERTH_SESSION_RAY"  # the directory of this node's part; set once it is there
-# What Ray raises because something it ran on is gone. An error of a task's own function is none of these.
+THERE = "BERTH_SESSION_RAY"  # Ray's directory of this node; set once Ray runs
+# Errors of Ray after the loss of a node or process; errors of a task's own function are others.
 _LOST = {
     "ActorDiedError", "ActorUnavailableError", "LocalRayletDiedError", "NodeDiedError", "ObjectLostError",
     "RaySystemError", "RpcError", "WorkerCrashedError",
@@ -20,18 +20,18 @@ _LOST = {
 
 
 class SessionRay:
-    """Of one node: `join` and `leave` belong together. On other pools both do nothing."""
+    """Ray on one node of a session, between `join` and `leave`; both do nothing on pools without Ray."""
 
     def __init__(self) -> None:
         self._own: OwnRay | None = None
 
     @property
     def is_lost(self) -> bool:
-        """It was there, and it is not any more."""
+        """Whether Ray has ended after it was started."""
         return self._own is not None and not self._own.lives
 
     def join(self, goes_on: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
-        """Returns once this node is part of it, or at once where there is to be none. Raises NoRay."""
+        """Return once this node has joined, or at once without Ray. Raises NoRay."""
         if environ.get("BERTH_RUNTIME") != "ray":
             return
         if find_spec("ray") is None:
@@ -52,11 +52,11 @@ class SessionRay:
 
 
 def connect() -> None:
-    """The process that runs functions calls it: they find Ray initialised. Tasks print where it prints."""
+    """Initialize Ray in the process that runs functions. Output of tasks goes to that process."""
     if THERE in os.environ:
         import ray
 
-        # Where nodes are on one machine, it would take the head's part.
+        # With several nodes on one machine, Ray would connect to the head's.
         address, directory = os.environ["BERTH_NODE_ADDRESS"], os.environ[THERE]
         here: dict[str, Any] = {"_node_ip_address": address, "_temp_dir": directory}
         ray.init(log_to_driver=True, logging_level=logging.WARNING, **here)
@@ -66,11 +66,11 @@ def disconnect() -> None:
     if THERE in os.environ:
         import ray
 
-        with suppress(Exception):  # it may have ended before us
+        with suppress(Exception):  # it may already have ended
             ray.shutdown()
 
 
 def was_lost(error: BaseException) -> bool:
-    """Did Ray lose what the function stood on? Then its call is for another try."""
+    """Return whether the error is a loss of Ray's nodes or processes; the call is then retried."""
     kinds = type(error).__mro__
     return any(kind.__module__ == "ray.exceptions" and kind.__name__ in _LOST for kind in kinds)

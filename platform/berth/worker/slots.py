@@ -14,25 +14,25 @@ from berth.worker.executor import receive, send
 from pools.plugins.base import Plugin
 from pools.plugins.facts import InstanceInfo
 
-PATIENCE = 10.0  # seconds for what stands around a process to be taken down
+PATIENCE = 10.0  # seconds for a process to leave the contexts of its plugins
 
 
 class Slot(Protocol):
-    """One call at a time."""
+    """Run one call at a time."""
 
     def run(self, payload: bytes) -> calls.Outcome: ...
 
     def interrupt(self) -> None:
-        """End the call that runs; from any thread."""
+        """Stop the running call; may be called from any thread."""
         ...
 
     def close(self) -> None:
-        """No call runs and none will."""
+        """Release resources; no call runs and none follows."""
         ...
 
 
 class ThreadSlot:
-    """Runs in the worker's own process: what is loaded once is there for all, and who crashes takes all."""
+    """Slot in the worker's process: calls share loaded modules, and a crash ends all of them."""
 
     def __init__(self, plugins: tuple[Plugin, ...], most: int) -> None:
         self._plugins, self._most = plugins, most
@@ -41,14 +41,14 @@ class ThreadSlot:
         return calls.run(payload, self._plugins, self._most)
 
     def interrupt(self) -> None:
-        """A thread cannot be ended: its call is given back, and its end is not waited for."""
+        """Return the call to the server without waiting: a thread cannot be stopped."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class ProcessSlot:
-    """A process for many calls, started anew after it died."""
+    """Slot in a process for many calls, restarted after a crash."""
 
     def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, most: int) -> None:
         self._setup = cloudpickle.dumps((plugins, instance))
@@ -65,10 +65,10 @@ class ProcessSlot:
             message = None
         if message is None:
             return calls.interrupted(f"its process {self._how_it_ended()}")
-        [(said, data)] = unpacked(message)
-        if said["kind"] == "interrupted":
+        [(header, data)] = unpacked(message)
+        if header["kind"] == "interrupted":
             self.close()
-        return calls.Outcome(said["kind"], said["told"], data)
+        return calls.Outcome(header["kind"], header["details"], data)
 
     def interrupt(self) -> None:
         process = self._process
@@ -81,7 +81,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """It takes down what its plugins put up, and ends."""
+        """End the process, which leaves the contexts of its plugins."""
         if self._line is not None:
             self._line.close()
             self._line = None

@@ -16,7 +16,7 @@ from berth.core.frames import Frame
 from berth.worker import calls, session_ray
 from berth.worker.crew import Crew, Finished
 from berth.worker.facts import Facts
-from berth.worker.link import GivenUp, Link, Orders, Turned, Welcome
+from berth.worker.link import Link, Orders, Rejected, ServerUnreachable, Welcome
 from berth.worker.own_ray import NoRay
 from berth.worker.plugins import of_pool, together
 from berth.worker.preparing import NotPrepared, given_plugins
@@ -27,9 +27,9 @@ from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
 
-WAIT = 20.0  # seconds that the server may hold an answer back
-LOOK = 2.0  # seconds between looks at what we stand on
-GOODBYE = 4.0  # seconds in which what is finished must be handed in
+WAIT = 20.0  # seconds for which the server may delay an answer
+LOOK = 2.0  # seconds between checks of Ray
+GOODBYE = 4.0  # seconds to send finished results
 BATCH = 16 << 20
 
 
@@ -37,21 +37,21 @@ class Worker:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._stop = threading.Event()
-        self._deadline = float("inf")  # of goodbye
+        self._deadline = float("inf")  # of the sign-off
         self._at_once = self._ray_was_lost = False
         self._link = Link(facts.address, facts.secret, goes_on=self._goes_on)
         self._ray = session_ray.SessionRay()
         self._having: set[int] = set()
-        self._taken: deque[tuple[int, int]] = deque(maxlen=2000)  # an old answer may tell of them again
+        self._seen: deque[tuple[int, int]] = deque(maxlen=2000)  # a repeated answer may contain them again
         self._lock = threading.Lock()
 
     def live(self) -> int:
-        """Returns an exit code."""
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        """Run until the session ends; return an exit code."""
+        signal.signal(signal.SIGTERM, self._on_signal)
         ours = (sys.version.split()[0], cloudpickle.__version__)
         try:
             welcome = self._link.hello(*ours)
-        except (Turned, GivenUp) as error:
+        except (Rejected, ServerUnreachable) as error:
             log.critical("the session does not take this worker: %s", error)
             return 1
         if welcome.error:
@@ -63,23 +63,23 @@ class Worker:
             self._ray.leave()
 
     def _within_ray(self, welcome: Welcome, ours: tuple[str, str]) -> int:
-        """Ray is there before the plugins' contexts, and goes after them."""
+        """Serve calls; Ray starts before the contexts of the plugins and ends after them."""
         app = HookContexts(Hook.AROUND_APP)
         try:
-            given = given_plugins(welcome.setup, self.facts, goes_on=lambda: not self._stop.is_set())
+            own = given_plugins(welcome.setup, self.facts, goes_on=lambda: not self._stop.is_set())
             self._ray.join(goes_on=lambda: not self._stop.is_set())
             if welcome.executor == "thread":
                 session_ray.connect()
-                signal.signal(signal.SIGTERM, self._asked_to_stop)  # Ray sets its own
-            plugins = together(of_pool(welcome.plugins), given)
+                signal.signal(signal.SIGTERM, self._on_signal)  # Ray sets its own
+            plugins = together(of_pool(welcome.plugins), own)
             app.enter(plugins, self.facts.instance())
-        except Exception as error:  # the client's own code, and what it needs may not be here
+        except Exception as error:  # the client's code may raise anything
             stopped = isinstance(error, NoRay | NotPrepared) and self._stop.is_set()
             return 0 if stopped else self._unfit(error)
         try:
             self._link.hello(*ours, ready=True)
             self._serve(plugins, welcome)
-        except (Turned, GivenUp) as error:
+        except (Rejected, ServerUnreachable) as error:
             log.critical("the session does not take this worker any more: %s", error)
             return 1
         finally:
@@ -100,14 +100,14 @@ class Worker:
                 log.error("the session's Ray ended: this worker ends, to be started with a new one")
                 self._ray_was_lost = True
                 self._stop.set()
-        crew.close(0.0 if self._nobody_waits() else self.facts.patience)
+        crew.close(0.0 if self._is_over() else self.facts.patience)
         self._deadline = time.monotonic() + GOODBYE
         crew.finished.put((0, calls.Outcome("last")))
         handing_in.join(GOODBYE + 1)
         crew.dismiss()
         try:
             self._link.leave()
-        except (Turned, GivenUp) as error:
+        except (Rejected, ServerUnreachable) as error:
             log.info("left without a word: %s", error)
 
     def _slots(self, plugins: tuple[Plugin, ...], welcome: Welcome) -> list[Slot]:
@@ -121,92 +121,92 @@ class Worker:
             with self._lock:
                 having = sorted(self._having)
             try:
-                told = self._link.orders(having, WAIT)
-            except GivenUp:
+                orders = self._link.orders(having, WAIT)
+            except ServerUnreachable:
                 continue
-            except Turned as error:
+            except Rejected as error:
                 log.warning("the session does not know this worker any more: %s", error)
                 self._at_once = True
                 self._stop.set()
                 return
-            self._take(told, crew)
+            self._take(orders, crew)
 
     def _hand_in(self, crew: Crew) -> None:
         last = False
         while not last:
             batch, last = _gathered(crew.finished)
             frames: list[Frame] = [
-                ({"number": number, "outcome": outcome.kind, "told": outcome.told}, outcome.data)
+                ({"number": number, "outcome": outcome.kind, "told": outcome.details}, outcome.data)
                 for number, outcome in batch
             ]
             if not frames:
                 continue
-            self._say(frames, crew)
+            self._send_results(frames, crew)
             with self._lock:
                 self._having.difference_update(number for number, _ in batch)
 
-    def _take(self, told: Orders, crew: Crew) -> None:
+    def _take(self, orders: Orders, crew: Crew) -> None:
         with self._lock:
-            fresh = [order for order in told.orders if (order.number, order.attempt) not in self._taken]
+            fresh = [order for order in orders.orders if (order.number, order.attempt) not in self._seen]
             self._having.update(order.number for order in fresh)
-            self._taken.extend((order.number, order.attempt) for order in fresh)
+            self._seen.extend((order.number, order.attempt) for order in fresh)
         for order in fresh:
             crew.take(order)
-        if told.leave:
-            self._at_once = told.at_once
+        if orders.leave:
+            self._at_once = orders.at_once
             self._stop.set()
 
-    def _say(self, frames: list[Frame], crew: Crew) -> None:
-        """What the server will not have is told in words instead, or its call would come again and again."""
+    def _send_results(self, frames: list[Frame], crew: Crew) -> None:
+        """Send results. A refused result is replaced by an error, as its call would be repeated."""
         try:
             with self._lock:
                 having = sorted(self._having)
             self._take(self._link.results(frames, having), crew)
-        except GivenUp as error:
+        except ServerUnreachable as error:
             log.warning("%d results could not be handed in: %s", len(frames), error)
-        except Turned as error:
+        except Rejected as error:
             log.warning("results were turned down: %s", error)
             if len(frames) > 1:
                 for frame in frames:
-                    self._say([frame], crew)
+                    self._send_results([frame], crew)
             elif frames[0][0]["outcome"] != "failed":
-                told = {"type": "ResultRefused", "message": str(error)[:4000]}
-                self._say([({**frames[0][0], "outcome": "failed", "told": told}, b"")], crew)
+                details = {"type": "ResultRefused", "message": str(error)[:4000]}
+                self._send_results([({**frames[0][0], "outcome": "failed", "told": details}, b"")], crew)
 
-    def _nobody_waits(self) -> bool:
-        """Asked when it is to go: is the session over, or are its calls for others to take up?"""
+    def _is_over(self) -> bool:
+        """Return whether the session is over, or other workers take over its calls."""
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0
         try:
             return self._link.orders((), 0).at_once
-        except Turned:
+        except Rejected:
             return True
-        except GivenUp:
+        except ServerUnreachable:
             return False
 
     def _unfit(self, error: Exception) -> int:
         cause = error.__cause__ if isinstance(error, HookFailed) and error.__cause__ else error
-        told = calls.failed("PluginFailed", "the plugins could not be set up", cause).told
-        known = isinstance(error, PluginError | NoRay)
-        message = f"{error}{calls.hint(cause)}" if known else told["message"]
+        details = calls.failed("PluginFailed", "the plugins could not be set up", cause).details
+        expected = isinstance(error, PluginError | NoRay)
+        message = f"{error}{calls.hint(cause)}" if expected else details["message"]
         fault = f"Node {self.facts.node}: {message}"
-        log.error("%s\n%s", fault, told["traceback"])
+        log.error("%s\n%s", fault, details["traceback"])
         try:
-            self._link.leave(f"{fault}\n{told['traceback']}")
-        except (Turned, GivenUp) as silence:
-            log.critical("and nobody could be told: %s", silence)
+            self._link.leave(f"{fault}\n{details['traceback']}")
+        except (Rejected, ServerUnreachable) as silence:
+            log.critical("the fault could not be reported: %s", silence)
         return 1
 
     def _goes_on(self) -> bool:
         return time.monotonic() < self._deadline
 
-    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
 
 
 def _gathered(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
-    """At least one, and what else lies there by now; True when nothing will follow."""
+    """Return at least one outcome and those that are ready; True when nothing will follow."""
     batch, size = [finished.get()], 0
     while batch[-1][1].kind != "last" and len(batch) < 100 and size < BATCH:
         size += len(batch[-1][1].data)

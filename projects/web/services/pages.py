@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from berth.server.api.streaming import csv_file
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, asked_of, exported, list_query
+from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import Action, may
 from projects.elastic.autoscale import snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions
@@ -61,7 +61,7 @@ def _counts(service: Any) -> tuple[int, int]:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    search = asked_of(request.GET, "")["search"]
+    search = table_state(request.GET, "")["search"]
     rows = services(request.acting)
     for word in search.split():
         rows = rows.filter(

@@ -10,7 +10,7 @@ from django.http import StreamingHttpResponse
 from berth.core.amounts import MILLI
 from berth.server.api.streaming import csv_file
 from berth.server.web.pages import Request
-from berth.server.web.tables import Column, Listing, asked_of, list_query
+from berth.server.web.tables import Column, Listing, list_query, table_state
 from pools import selectors
 from pools.capacity_history import capacity_over_time
 from pools.models import Node, NodePool, ScalingEvent
@@ -35,7 +35,7 @@ HISTORY: tuple[Column[Told], ...] = (
 
 def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[Told]:
     rows = selectors.scaling_events(pool)
-    for word in asked_of(request.GET, "history")["search"].split():
+    for word in table_state(request.GET, "history")["search"].split():
         said = Q(kind__icontains=word) | Q(node__name__icontains=word)
         by_berth = Q(reason__icontains=word)
         rows = rows.filter(

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, asked_of, exported, list_query
+from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import QuotaChange, QuotaExpiry
@@ -71,7 +71,7 @@ COLUMNS: tuple[Column[Told], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     acting, rows = request.acting, quota_changes(request.acting)
-    for word in asked_of(request.GET, "")["search"].split():
+    for word in table_state(request.GET, "")["search"].split():
         named = audit(acting).filter(object_name__icontains=word, change_id__isnull=False)
         rows = rows.filter(
             Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)

@@ -8,7 +8,7 @@ nothing, the second runs.
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from django.db import connection, transaction
 from django.http import HttpResponse
@@ -65,13 +65,13 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
             _store(claim, response)
         return response
 
-    wrapped.is_idempotent = True  # type: ignore[attr-defined]
+    cast("Any", wrapped).is_idempotent = True
     return wrapped
 
 
 def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
     """Mark a POST that may run twice without harm and whose response, a secret, must not be stored."""
-    handler.is_repeatable = True  # type: ignore[attr-defined]
+    cast("Any", handler).is_repeatable = True
     return handler
 
 

@@ -5,7 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -33,7 +33,7 @@ class RequestIds:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = _client_id(request) or uuid.uuid4().hex
-        request.request_id = request_id  # type: ignore[attr-defined]
+        cast("Any", request).request_id = request_id
         if self.is_async:
             return self._call_async(request, request_id)
         with bound_contextvars(request_id=request_id), of_request(request, request_id) as span:

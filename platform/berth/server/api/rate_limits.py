@@ -102,8 +102,10 @@ def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """What counts as one caller: an IPv4 address, or the /64 network of an IPv6 address, whose owner could
-    otherwise come from a new address each time."""
+    """Return the address that identifies a client: an IPv4 address, or the /64 network of an IPv6 address.
+
+    The owner of a /64 network could otherwise use a new address for each request.
+    """
     text = request.META.get("REMOTE_ADDR", "")
     try:
         address = ip_address(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
@@ -36,7 +36,7 @@ class Operation:
     headers: tuple[str, ...] = ()  # request headers
 
     def __call__(self, method: F) -> F:
-        method.operation = self  # type: ignore[attr-defined]
+        cast("Any", method).operation = self
         return method
 
 

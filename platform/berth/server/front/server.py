@@ -18,7 +18,7 @@ FEWEST_CONNECTIONS = 64
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
-    """What uvicorn needs to serve Berth; `options` are the address and the grace period of the process.
+    """Return the configuration of uvicorn; `options` are the address and the grace period of the process.
 
     The headers X-Forwarded-For and X-Forwarded-Proto count only from the proxies that BERTH_TRUSTED_PROXIES
     names: any process of this machine could send them, pods of tenants included.
@@ -34,7 +34,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         access_log=False,
-        log_config=None,  # the settings say what the log looks like
+        log_config=None,  # Django's settings configure logging
         lifespan="off",
         server_header=False,
         **options,

@@ -1,6 +1,6 @@
 """Spans that cost one variable check when no collector is configured.
 
-Nothing of OpenTelemetry is imported until a first span is wanted and somebody collects it.
+OpenTelemetry is imported at the first span, and only if a collector is configured.
 """
 
 import os

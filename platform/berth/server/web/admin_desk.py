@@ -21,16 +21,16 @@ from scheduler.models import Cycle, Eviction
 from scheduler.reports.health import health
 
 DAY = timedelta(days=1)
-MOST = 6  # of each kind
+MOST = 6  # rows of each kind
 Card = dict[str, Any]
 
 
 def desk(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """For people who administer the platform; nobody else is told anything."""
+    """Add cards and tables to the context of the landing page, for platform admins only."""
     if administers(request):
         now = timezone.now()
         context |= {
-            "cards": [_scheduling(now), _capacity(), _giving_way(now), _behind(now)],
+            "cards": [_scheduling(now), _capacity(), _evicted(now), _background_tasks(now)],
             "tables": [_evictions(), _cycles(), _changes()],
         }
     return context
@@ -42,15 +42,16 @@ def zone_label(request: HttpRequest) -> tuple[str, str]:
 
 
 def _scheduling(now: datetime) -> Card:
-    told = health(now)
-    leader, broken = told["leader"], [law["name"] for law in told["invariants"] if not law["ok"]]
+    state = health(now)
+    leader = state["leader"]
+    broken = [invariant["name"] for invariant in state["invariants"] if not invariant["ok"]]
     alive = leader is not None and leader["alive"]
-    notes = told["last_cycle"]["notes"] if told["last_cycle"] else []
-    lines = [f"{told['pending']:,} wait"]
+    notes = state["last_cycle"]["notes"] if state["last_cycle"] else []
+    lines = [f"{state['pending']:,} pending"]
     lines += [f"broken: {name}" for name in broken]
-    lines += [f"{len(notes)} rows scheduled around"] if notes else []
-    said = f"led by {leader['holder']}" if alive else "nobody schedules"
-    return _card("Scheduler", said, lines, "scheduler_cycle", well=alive and not broken and not notes)
+    lines += [f"{len(notes)} invalid rows skipped"] if notes else []
+    headline = f"led by {leader['holder']}" if alive else "no leader"
+    return _card("Scheduler", headline, lines, "scheduler_cycle", well=alive and not broken and not notes)
 
 
 def _capacity() -> Card:
@@ -61,17 +62,17 @@ def _capacity() -> Card:
     return _card("Nodes", f"{states.get('ready', 0):,} ready", lines, "pools_node", well=not failing)
 
 
-def _giving_way(now: datetime) -> Card:
-    lost = Eviction.objects.filter(at__gte=now - DAY).order_by().values_list("kind", "lost_gpu_seconds")
+def _evicted(now: datetime) -> Card:
+    evictions = Eviction.objects.filter(at__gte=now - DAY).order_by().values_list("kind", "lost_gpu_seconds")
     kinds: dict[str, int] = {}
-    for kind, _ in lost:
+    for kind, _ in evictions:
         kinds[kind] = kinds.get(kind, 0) + 1
     lines = [f"{count:,} by {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items())]
-    lines += [f"{gpu_hours(sum(seconds for _, seconds in lost))} of work lost"] if lost else []
-    return _card("Evictions in 24 hours", f"{len(lost):,}", lines, "scheduler_eviction", well=True)
+    lines += [f"{gpu_hours(sum(seconds for _, seconds in evictions))} of work lost"] if evictions else []
+    return _card("Evictions (24 h)", f"{len(evictions):,}", lines, "scheduler_eviction", well=True)
 
 
-def _behind(now: datetime) -> Card:
+def _background_tasks(now: datetime) -> Card:
     failed = Failure.objects.filter(stopped__gte=now - DAY).count()
     undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.GIVEN_UP).count()
     lines = [f"{failed:,} failed in 24 hours"] if failed else []
@@ -80,16 +81,16 @@ def _behind(now: datetime) -> Card:
     return _card("Background tasks", f"{queued:,} queued", lines, "django_q_failure", well=not lines)
 
 
-def _card(title: str, said: str, lines: list[str], model: str, *, well: bool) -> Card:
+def _card(title: str, headline: str, lines: list[str], model: str, *, well: bool) -> Card:
     address = reverse(f"admin:{model}_changelist")
-    return {"title": title, "said": said, "lines": lines, "link": address, "well": well}
+    return {"title": title, "headline": headline, "lines": lines, "link": address, "well": well}
 
 
 def _evictions() -> Card:
     rows = [
         (
             _link(row, f"{row.project_name}/{row.workload_name}"),
-            f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "nobody",
+            f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
             row.kind.replace("_", " "),
             gpu_hours(row.lost_gpu_seconds),
             _ago(row.at),
@@ -102,8 +103,8 @@ def _evictions() -> Card:
 
 
 def _cycles() -> Card:
-    """Those in which something happened: most cycles find nothing to do."""
-    found = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MOST]
+    """Return the latest cycles with decisions; most cycles have none."""
+    cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MOST]
     rows = [
         (
             _link(row, f"cycle {row.pk}"),
@@ -112,14 +113,14 @@ def _cycles() -> Card:
             milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
             _ago(row.at),
         )
-        for row in found
+        for row in cycles
     ]
     heads = ("Cycle", "Bundles applied", "Evictions", "Took", "At")
-    return _table("Cycles that did something", heads, rows, "scheduler_cycle")
+    return _table("Latest cycles with decisions", heads, rows, "scheduler_cycle")
 
 
 def _changes() -> Card:
-    found = Audit.objects.order_by("-pk")[:MOST]
+    changes = Audit.objects.order_by("-pk")[:MOST]
     rows = [
         (
             _link(row, row.object_name),
@@ -127,9 +128,9 @@ def _changes() -> Card:
             row.actor,
             _ago(row.at),
         )
-        for row in found
+        for row in changes
     ]
-    return _table("Who changed what", ("What", "Change", "By", "At"), rows, "projects_audit")
+    return _table("Latest changes", ("Object", "Change", "By", "At"), rows, "projects_audit")
 
 
 def _did(row: Audit) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.db.models import Model, QuerySet
@@ -17,9 +17,12 @@ from unfold.decorators import action
 from berth.core.errors import BerthError
 from berth.server.api.streaming import csv_file
 
+if TYPE_CHECKING:
+    from berth.server.web.pages import Request
+
 
 class Guarded(ModelAdmin):
-    """For platform admins. What a service refuses is told, and nothing is stored."""
+    """Admin for platform admins. An error of a service is shown as a message, and nothing is stored."""
 
     list_per_page = 50
     list_filter_submit = True
@@ -41,15 +44,15 @@ class Guarded(ModelAdmin):
         return administers(request)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_told(request, lambda: super(Guarded, self).changeform_view(request, *args, **kwargs))
+        return self._or_error(request, lambda: super(Guarded, self).changeform_view(request, *args, **kwargs))
 
     def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_told(request, lambda: super(Guarded, self).delete_view(request, *args, **kwargs))
+        return self._or_error(request, lambda: super(Guarded, self).delete_view(request, *args, **kwargs))
 
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return self._or_told(request, lambda: super(Guarded, self).changelist_view(request, *args, **kwargs))
+        return self._or_error(request, lambda: super(Guarded, self).changelist_view(request, *args, **kwargs))
 
-    def _or_told(self, request: HttpRequest, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    def _or_error(self, request: HttpRequest, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         try:
             return answer()
         except BerthError as error:
@@ -62,10 +65,10 @@ class Guarded(ModelAdmin):
 
 
 class ReadOnly(Guarded):
-    """What Berth itself writes: looked at, searched, exported, never changed."""
+    """Admin of rows that only Berth writes: read, searched and exported, never changed."""
 
     actions: tuple[str, ...] = ("download",)
-    columns: Sequence[str] = ()  # of the export; empty: every column
+    columns: Sequence[str] = ()  # of the export; empty means all
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -85,27 +88,27 @@ def administers(request: HttpRequest) -> bool:
     if not request.user.is_authenticated:
         return False
     try:
-        request.require("administer")  # type: ignore[attr-defined]
+        cast("Request", request).require("administer")
     except BerthError:
         return False
     return True
 
 
 def acting(request: HttpRequest) -> Any:
-    return request.acting  # type: ignore[attr-defined]
+    return cast("Request", request).acting
 
 
 def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
-    """Row by row, however many there are; no cell begins a formula."""
+    """Stream rows as CSV; cells that a spreadsheet would evaluate are quoted."""
     chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
     lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
     return csv_file(request, name, chosen, lines)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
-    """A small table inside a form."""
+    """Return a small table for a form."""
     head = format_html_join(
         "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in heads)
     )
@@ -123,24 +126,24 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
 
 
 def _fold(cell: object) -> str:
-    """A name with hyphens is not broken at them; sentences are, between words."""
+    """Return a class that keeps names with hyphens on one line; sentences may wrap."""
     return "" if " " in str(cell) else " whitespace-nowrap"
 
 
 def pretty(value: object) -> SafeString:
-    """JSON as one reads it."""
+    """Return indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return format_html('<pre class="whitespace-pre-wrap">{}</pre>', text)
 
 
-def told(
-    request: HttpRequest, rows: Iterable[Any], do: Callable[[Any], object], past: str
+def apply_to_each(
+    request: HttpRequest, rows: Iterable[Any], change: Callable[[Any], object], past: str
 ) -> HttpResponse | None:
-    """Does it to each row; tells how many, and what was refused."""
+    """Call `change` for each row; show how many succeeded, and the errors of the others."""
     count = 0
     for row in rows:
         try:
-            do(row)
+            change(row)
         except BerthError as error:
             messages.error(request, f"{row}: {error.detail}")
         else:

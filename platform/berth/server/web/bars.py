@@ -15,7 +15,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Bar:
     parts: tuple[Part, ...]
-    quota: int | None = None  # where the mark stands; None: unlimited or none
+    quota: int | None = None  # position of the mark; None if unlimited or missing
     share: int | None = None
     label: str = ""
 
@@ -23,7 +23,7 @@ class Bar:
 def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, wanted: int, scale: int, label: str
 ) -> Bar:
-    """What is held within quota, what beyond it, what is waited for; marks at quota and fair share."""
+    """Return a bar of GPUs within quota, over quota and requested, with marks at quota and fair share."""
     within = allocated if quota is None else min(allocated, quota)
     parts, at = [], 0
     for amount, kind in ((within, "used"), (allocated - within, "over"), (wanted, "wanted")):
@@ -41,7 +41,7 @@ def quota_bar(
 
 
 def stacked(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
-    """Amounts one after the other along a track of `total`."""
+    """Return a bar of amounts, one after the other, on a track of `total`."""
     parts, at = [], 0
     for amount, kind in amounts:
         start, end = _place(at, total), _place(at + amount, total)

@@ -74,7 +74,7 @@ def _steps(across: Sequence[int], values: Sequence[int], top: int) -> list[str]:
 
 
 def _tick(most: int) -> int:
-    """1, 2, 5, 10, 20 ...: the least that needs no more than so many lines."""
+    """Return the smallest of 1, 2, 5, 10, 20 ... that needs at most the given number of lines."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     return next(step for step in steps if step * TICKS >= most)
 

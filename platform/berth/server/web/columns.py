@@ -28,7 +28,7 @@ class Columns:
 
 
 def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Each layer is a kind and, column by column, its amount and what is said of it."""
+    """Return stacked columns. Each layer is a kind with the amount and the title of each column."""
     places = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[place][0] for _, values in layers) for place in range(places)]
     step = _tick(max([*sums, 0.0]))
@@ -49,7 +49,7 @@ def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Column
 
 
 def _tick(most: float) -> float:
-    """... 0.1, 0.2, 0.5, 1, 2, 5, 10 ...: the least that needs no more than so many lines."""
+    """Return the smallest of ... 0.1, 0.2, 0.5, 1, 2, 5 ... that needs at most the given number of lines."""
     if most <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))

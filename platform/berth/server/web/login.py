@@ -1,4 +1,4 @@
-"""Sign people in and out; guessing passwords is slowed down."""
+"""Sign users in and out, with limits on failed passwords."""
 
 from http import HTTPStatus
 from typing import Any
@@ -43,7 +43,7 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """The admin site has a form of its own, and the same limits. Raises RateLimited."""
+    """Sign in at the form of the admin site, with the same limits. Raises RateLimited."""
     if request.method != "POST":
         return admin.site.login(request)
     counted = count_attempt(request, request.POST.get("username", ""))
@@ -54,6 +54,8 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def is_signed_in(answer: HttpResponse) -> bool:
-    """Whether the form was accepted. The person of the request says nothing: a session from before may be
-    used to guess the password of another account."""
+    """Return whether the form was accepted.
+
+    The user of the request does not tell: an existing session may try the password of another account.
+    """
     return answer.status_code == HTTPStatus.FOUND

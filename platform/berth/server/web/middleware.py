@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,6 +13,9 @@ from django.utils.functional import SimpleLazyObject
 
 from berth.core.errors import BerthError, Unauthenticated
 from berth.server.web.zones import zone_of
+
+if TYPE_CHECKING:
+    from berth.server.web.pages import Request
 from projects.access import Action, require
 from projects.acting import Acting
 
@@ -44,24 +47,25 @@ DOCS = "/api/v1/docs"
 
 
 class WhoActs:
-    """Sets `request.acting`, and `request.require` for floors below the one that knows roles; and
-    `request.begun`, the moment (in seconds since 1970) from which on a page wants to hear of changes.
+    """Set `acting`, `require` and `begun` of the request.
 
-    The REST interface finds its own by token.
+    `require` checks permissions for apps that do not know roles. `begun` is the time, in seconds since 1970,
+    from which the page listens for changes. REST views determine the acting user by token.
     """
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request.begun = f"{time.time():.3f}"  # type: ignore[attr-defined]
-        request.acting = SimpleLazyObject(lambda: _acting(request))  # type: ignore[attr-defined]
-        request.require = partial(_require, request)  # type: ignore[attr-defined]
+        page = cast("Any", request)
+        page.begun = f"{time.time():.3f}"
+        page.acting = SimpleLazyObject(lambda: _acting(request))
+        page.require = partial(_require, request)
         return self.get_response(request)
 
 
 class Policy:
-    """Sets what an answer may load in a browser: only what this server serves."""
+    """Set the content security policy: pages load only from this server."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
@@ -87,7 +91,7 @@ def _policy(request: HttpRequest) -> str:
 
 
 class Refusals:
-    """Turns an error of the services into a page, or into one line for a page that is open already."""
+    """Turn an error of a service into a page, or into a message for a page that is already open."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
@@ -104,7 +108,7 @@ class Refusals:
 
 
 class AdminsZone:
-    """The admin site writes and reads times in the reader's zone; pages of ours leave that to the browser."""
+    """Use the reader's time zone in the admin site; other pages leave that to the browser."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
@@ -128,4 +132,4 @@ def _acting(request: HttpRequest) -> Acting:
 
 
 def _require(request: HttpRequest, action: str, obj: Any = None) -> None:
-    require(request.acting, Action(action), obj)  # type: ignore[attr-defined]
+    require(cast("Request", request).acting, Action(action), obj)

@@ -11,7 +11,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def thousandths(milli: float | str | None) -> str:
-    """4000 is 4, 500 is 0.5; None is no bound; a text is what templates make of something missing."""
+    """Return 4000 as 4 and 500 as 0.5. None is unlimited; a text is a missing value in templates."""
     if isinstance(milli, str):
         return NOTHING
     if milli is None:
@@ -29,7 +29,7 @@ def memory(mib: int | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units: "3 h 20 min"."""
+    """Return a duration in its two largest units, such as "3 h 20 min"."""
     if seconds is None:
         return NOTHING
     left = int(seconds)
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def gpu_hours(gpu_seconds: float | None) -> str:
-    """Work that was lost, in the unit that makes it readable."""
+    """Return lost work in GPU-hours, or in a smaller unit."""
     if not gpu_seconds:
         return "0 GPU-s"
     if gpu_seconds < MINUTE:
@@ -58,7 +58,7 @@ def gpu_hours(gpu_seconds: float | None) -> str:
 
 
 def hours(value: float | None) -> str:
-    """Fine where there are few, whole where there are many."""
+    """Return hours, with decimals only for small numbers."""
     if value is None:
         return NOTHING
     if value >= FEW or isinstance(value, int):
@@ -67,12 +67,12 @@ def hours(value: float | None) -> str:
 
 
 def tenths(value: int) -> str:
-    """485 is 48.5: thousandths as a percentage."""
+    """Return thousandths as a percentage: 485 is 48.5."""
     return f"{value / 10:,.1f}".removesuffix(".0")
 
 
 def money(value: Decimal | float) -> str:
-    """Without a currency: prices have none."""
+    """Return an amount of money. Prices have no currency."""
     return f"{value:,.2f}"
 
 
@@ -87,7 +87,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def spoken(token: str) -> str:
-    """A reason's token as words: WaitingForCapacity is "Waiting for capacity"."""
+    """Return a reason token as words: WaitingForCapacity is "Waiting for capacity"."""
     words: list[str] = []
     token = token.lower() if token.isupper() else token
     for char in token.replace("_", " "):

@@ -90,35 +90,38 @@ def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
     for hour in course:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
-        for kind, amount, said in (
+        for kind, amount, use in (
             ("busy", hour.used, "allocated and busy"),
             ("quiet", hour.measured - hour.used, "allocated and not busy"),
             ("used", hour.allocated - hour.measured, "allocated, not measured"),
             ("wanted", hour.total - hour.allocated, "free"),
         ):
-            layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {said}"))
+            layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {use}"))
     return columns(list(layers.items()))
 
 
 def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
-    """(department, projects to draw, how many more it has): all of them while they are few, else those
-    that hold and wait for most; then departments of which there is nothing to draw are left out, too."""
+    """Return each department, its projects to show and the number of its other projects.
+
+    With many projects, show those with most allocated and requested GPUs, and leave out departments without
+    projects.
+    """
     children = [line for top in tops for line in top.children]
     many = len(children) > MOST_PROJECTS
     if many:
         children = [line for line in children if line.allocated or line.waiting]
         children.sort(key=lambda line: (-line.allocated, -line.waiting, line.owner.name))
     shown = {line.owner.pk for line in children[:MOST_PROJECTS]}
-    found = []
+    shown_tops = []
     for top in tops:
         drawn = [line for line in top.children if line.owner.pk in shown]
         if drawn or top.children:
-            found.append((top, drawn, len(top.children) - len(drawn)))
-    return found
+            shown_tops.append((top, drawn, len(top.children) - len(drawn)))
+    return shown_tops
 
 
 def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
-    """Live workloads by what a person calls their state."""
+    """Return the number of live workloads by state."""
     rows = workloads(acting).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     by_phase = dict(rows.values_list("phase").annotate(count=Count("pk")))
     return {
@@ -129,7 +132,7 @@ def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
 
 
 def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Why pending workloads wait, the commonest reason first."""
+    """Return pending reasons with the number of workloads, the most frequent first."""
     rows = (
         workloads(acting)
         .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
@@ -137,6 +140,6 @@ def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
         .values_list("reason")
         .annotate(count=Count("pk"))
     )
-    found = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_REASONS]
-    most = found[0][1] if found else 0
-    return [ReasonCount(reason, n, stacked([(n, "over")], most, f"{n} workloads")) for reason, n in found]
+    commonest = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_REASONS]
+    most = commonest[0][1] if commonest else 0
+    return [ReasonCount(reason, n, stacked([(n, "over")], most, f"{n} workloads")) for reason, n in commonest]

@@ -14,7 +14,7 @@ from django_htmx.middleware import HtmxDetails
 
 
 class Request(HttpRequest):
-    """A request with what Berth's middleware adds: who acts, what they may, and whether htmx asks."""
+    """A request with the attributes of Berth's middleware: acting user, permission check, htmx."""
 
     acting: Any
     require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
@@ -26,7 +26,7 @@ ENDED_SESSION = "Your session has ended. Sign in again, here or in another tab: 
 
 
 def signed_in(view: View) -> View:
-    """Sends strangers to the login page, and back afterwards; nothing personal is kept in caches."""
+    """Send anonymous users to the login page and back; forbid caches to store personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
@@ -49,7 +49,7 @@ def page(
     inner: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """The whole page, or `inner`, the part of it that changes, where an open page asks for it."""
+    """Return the whole page, or the fragment `inner` if an open page requests it."""
     part = inner if request.htmx and not request.htmx.history_restore_request else ""
     answer = render(request, part or template, dict(context or {}), status=status)
     patch_vary_headers(answer, ["HX-Request", "Cookie"])
@@ -57,7 +57,7 @@ def page(
 
 
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
-    """After a change: an open page is told and stays (or leaves for `to`); without scripts we redirect."""
+    """Answer after a change: notify an open page, which stays or goes to `to`; redirect without scripts."""
     if request.htmx and not leave:
         return HttpResponse(
             status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}

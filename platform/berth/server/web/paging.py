@@ -18,7 +18,7 @@ SIZE = 50
 class Slice(Generic[M]):
     rows: list[M]
     sort: str
-    next: str | None  # cursors; None: there is no such page
+    next: str | None  # cursors; None if there is no such page
     previous: str | None
 
 
@@ -59,7 +59,7 @@ def slice_of(
 
 
 def ordered(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
-    """All of them, in the order in which the pages show them."""
+    """Return all rows in the order of the pages."""
     column = columns[sort.removeprefix("-")]
     down = sort.startswith("-")
     return rows.order_by(*(F(name).desc() if down else F(name).asc() for name in (column, "pk")))
@@ -79,7 +79,7 @@ def _mark(direction: str, sort: str, column: str, row: Model) -> str:
 
 
 def _read(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """A cursor that was cut, invented or made for another order counts as none."""
+    """Return the position of a cursor, None if it is invalid or belongs to another order."""
     try:
         direction, made_for, value, key = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

@@ -1,7 +1,7 @@
 """Sorting, search, pagination and CSV export for every list.
 
-What is exported are the rows of the page under its filters and in its order, all of them, told by the same
-columns. A page with several tables gives each a name, which begins its words in the address.
+An export contains all rows under the filters of the page, in its order and with its columns. A page with
+several tables gives each a name, which is the prefix of its query parameters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ def list_rows(
 
     `default` may be empty: the order in which they are given.
     """
-    every, state = list(rows), asked_of(request.GET, name)
+    every, state = list(rows), table_state(request.GET, name)
     by = {column.key: column for column in columns}
     sort = state["sort"] if state["sort"].removeprefix("-") in by else default
     matches = [row for row in every if _holds(row, columns, state["search"])]
@@ -99,7 +99,7 @@ def list_query(
     *, name: str = "", file_name: str, default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
     """Of rows that the database keeps and the page has searched; `render` turns rows into table rows."""
-    state = asked_of(request.GET, name)
+    state = table_state(request.GET, name)
     orders = {column.key: column.order for column in columns if column.order}
     matches = slice_of(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)
     every = (row for some in _in_batches(ordered(rows, orders, matches.sort)) for row in render(some))
@@ -116,29 +116,29 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 
 
 def branches(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
-    """Of pairs of a top and a row below it, or the top itself: a tree again, with what was found.
+    """Return the tree of matching rows from pairs of a top and a row below it, or the top itself.
 
-    Tops stay where they are; what is below each is in the order that was asked for.
+    Tops keep their order; the rows below each are in the order of the list.
     """
     every = list(tops)
-    kept: dict[int, list[R]] = {id(top): [] for top in every}
+    below: dict[int, list[R]] = {id(top): [] for top in every}
     named = set()
     for top, row in matches.rows:
         if row is top:
             named.add(id(top))
         else:
-            kept[id(top)].append(row)
-    return [(top, kept[id(top)]) for top in every if id(top) in named or kept[id(top)]]
+            below[id(top)].append(row)
+    return [(top, below[id(top)]) for top in every if id(top) in named or below[id(top)]]
 
 
 def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
-    """The file that is asked for, if one is."""
+    """Return the CSV file that the request asks for, None if it asks for the page."""
     state = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
     return state.as_csv(request) if state else None
 
 
-def asked_of(query: QueryDict, name: str) -> dict[str, str]:
-    """What the address says of one table."""
+def table_state(query: QueryDict, name: str) -> dict[str, str]:
+    """Return sort, search and cursor of one table from the query parameters."""
     return {
         what: query.get(word_of(name, what), "").replace("\x00", "")[:400].strip()
         for what in ("sort", "search", "cursor")
@@ -157,7 +157,7 @@ def _holds(row: R, columns: Sequence[Column[R]], search: str) -> bool:
 
 
 def _weighed(value: Any) -> tuple[int, Any]:
-    """What is missing comes first, numbers before words; a list counts by what it tells."""
+    """Return a sort key: missing values first, then numbers, then text."""
     if value is None or value == "":
         return (0, 0)
     if isinstance(value, bool | int | float):

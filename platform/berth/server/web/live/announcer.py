@@ -1,7 +1,7 @@
 """Announce changes to all web processes as notes with kinds and ids, without content.
 
-The first note of a while is sent at once; what follows on its heels is gathered and sent together, so that
-a cycle that starts a thousand workloads costs a handful of notes.
+The first note after a pause is sent at once. The notes that follow shortly after are sent together, so that
+a cycle that starts a thousand workloads costs only a few notifications.
 """
 
 import json
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-MOST_IDS = 100  # of one note: PostgreSQL takes 8,000 bytes
+MOST_IDS = 100  # bytes of one notification; PostgreSQL allows 8,000
 
 Place = tuple[int | None, int | None]  # project and department
 
@@ -37,7 +37,7 @@ class Announcer:
     def tell(
         self, kind: str, *, project: int | None = None, department: int | None = None, ident: str = ""
     ) -> None:
-        """Called when the change is committed."""
+        """Announce a change; called after its commit."""
         with self._lock:
             ids = self._waiting.setdefault((kind, (project, department)), set())
             if ids is not None and ident:
@@ -61,7 +61,7 @@ class Announcer:
             wake(NAME, json.dumps(note, separators=(",", ":")))
 
     def rest(self) -> None:
-        """Tell no more of what was gathered; when this returns, no thread of ours is at work."""
+        """Discard the gathered notes and wait for the timer thread to end."""
         with self._lock:
             self._timer, self._waiting = None, {}
         if self._latest is not None:
@@ -69,18 +69,18 @@ class Announcer:
             self._latest.join()
 
     def _send_later(self) -> None:
-        """On the timer's thread, with a connection of its own; its database may have stopped by now."""
+        """Send from the timer thread, with its own connection; the database may have stopped by now."""
         try:
             self.send()
         except (OperationalError, InterfaceError) as error:
-            log.info("nobody was told of a change: %s", error)
+            log.info("a change was not announced: %s", error)
         finally:
             close_old_connections()
             connection.close()
 
 
 def notes(waiting: dict[tuple[str, Place], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """One note per kind and place; too many ids to name become "any of them"."""
+    """Return one note per kind and place; a note with too many ids stands for all of them."""
     for (kind, (project, department)), ids in sorted(waiting.items(), key=str):
         named = sorted(ids) if ids is not None and len(ids) <= MOST_IDS else None
         yield {"kind": kind, "project": project, "department": department, "ids": named}
@@ -102,5 +102,5 @@ def tenants_changed(
 
 
 def pools_changed(sender: object, **more: object) -> None:
-    """For every user with a role. The signal comes inside the transaction."""
+    """Announce a change of pools to every user with a role, after the commit."""
     transaction.on_commit(partial(ANNOUNCER.tell, "pools"), robust=True)

@@ -15,25 +15,25 @@ from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]
 PATIENCE_SECONDS = 5.0
-LINGERS_SECONDS = 60.0  # between one page and the next
-REMEMBERED = 1000  # notes, for pages that were written before they began to listen
-CLOCKS_APART_SECONDS = 0.2  # at most, of two web processes
-MOST_WAITING = 1000  # of one page that reads too slowly; it then learns that everything may have changed
+LINGERS_SECONDS = 60.0  # without a page, before the thread ends
+REMEMBERED = 1000  # notes, for pages that were rendered before they listened
+CLOCKS_APART_SECONDS = 0.2  # maximum clock difference of two web processes
+MOST_WAITING = 1000  # notes for one page; if it reads too slowly, it is told that everything may have changed
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
 class Ear:
-    """What one open page hears: a queue in the loop that serves it."""
+    """Queue of notes for one open page, in the event loop that serves it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.heard: asyncio.Queue[Note] = asyncio.Queue()
 
     def hear(self, note: Note) -> None:
-        """From any thread."""
+        """Add a note; may be called from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._keep, note)
-        except RuntimeError:  # the loop has ended, and with it the page
+        except RuntimeError:  # the loop has ended, and the page with it
             return
 
     def _keep(self, note: Note) -> None:
@@ -45,7 +45,7 @@ class Ear:
 
 
 class Listener:
-    """Runs while somebody listens; ends by itself when nobody has for a while."""
+    """Listening thread that runs while pages are open, and ends after a while without any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._past: deque[tuple[float, Note]] = deque()
-        self._known_from = math.inf  # since then `_past` holds all that was told
+        self._known_from = math.inf  # `_past` has every note since this time
         self._wanted_at = 0.0
 
     def add(self, ear: Ear) -> threading.Event:
-        """The event is set once the database's notes are heard."""
+        """Add a page; the returned event is set once the thread listens to the database."""
         with self._lock:
             self._ears.add(ear)
             self._wanted_at = time.monotonic()
@@ -72,8 +72,10 @@ class Listener:
             self._ears.discard(ear)
 
     def missed(self, since: float) -> list[Note]:
-        """What was told from that moment on, which a process with another clock may have named; or, where
-        nobody here listened all that time, that anything may have changed."""
+        """Return the notes since a time of any web process's clock.
+
+        If this process has not listened since then, return that everything may have changed.
+        """
         since -= CLOCKS_APART_SECONDS
         with self._lock:
             if since <= self._known_from:

@@ -53,7 +53,7 @@ TONES = {
     "consolidate": "info",
     "stale_gang": "bad",
     "drain": "info",
-    # of engines of services, and of requests to have more or fewer of them
+    # of engines and scaling requests of services
     "PENDING": "warn",
     "CREATING": "info",
     "CONNECTING": "info",
@@ -72,7 +72,7 @@ TONES = {
 
 @register.simple_tag
 def chip(state: str, text: str = "") -> SafeString:
-    """A state as a coloured word."""
+    """Return a state as a coloured label."""
     return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.spoken(state))
 
 
@@ -123,7 +123,7 @@ def current(place: Any, path: str) -> bool:
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
-    """A column's head that sorts by it; sorting again turns the order round."""
+    """Return a column head that sorts by the column; sorting again reverses the order."""
     now = context["sort"]
     down = now == f"-{key}"
     query = context["request"].GET.copy()
@@ -141,7 +141,7 @@ def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan
 
 @register.inclusion_tag("web/parts/heads.html", takes_context=True)
 def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
-    """The heads of a listing's columns, each sorting by it where it can; `last`: what its buttons are for."""
+    """Return the column heads of a list; `last` is the head of the column of buttons."""
     return {
         "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
         "last": last,
@@ -167,7 +167,7 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
 def table_tools(
     context: Context, listing: Listing[Any], placeholder: str, target: str = "#rows"
 ) -> dict[str, Any]:
-    """A field that searches, and the link that exports."""
+    """Return the search field and the export link."""
     query = context["request"].GET
     own = {listing.word(what) for what in ("search", "cursor", "format")}
     return {
@@ -183,7 +183,7 @@ def table_tools(
 
 @register.simple_tag(takes_context=True)
 def export_link(context: Context, listing: Listing[Any]) -> SafeString:
-    """The file of all rows under the page's filters and in its order."""
+    """Return the link to the CSV file of all rows under the page's filters and in its order."""
     return format_html(
         '<a class="button small" href="?{}" download>{}Download as CSV</a>',
         _exported(context, listing),
@@ -211,9 +211,9 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
-    """Of the grid of quotas: a value in a pool."""
+    """Return the head of one value of one pool in the quota grid."""
     scale = MILLI if field.kind == "amount" else 1
-    told = {
+    data = {
         "pool": pool,
         "field": name,
         "kind": field.kind,
@@ -224,17 +224,17 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
     return {
         **sort_head(context, f"{name}.{pool}", field.title, "num"),
         "unit": field.unit,
-        "data": told,
+        "data": data,
     }
 
 
 @register.filter
 def kind_of(row: Model) -> str:
-    """What a row is, in the glossary's word."""
+    """Return the kind of a row, for example "quota"."""
     return str(row._meta.verbose_name)
 
 
 @register.filter
 def bound(value: float | str | None, without: str) -> str:
-    """An amount that counts whole units already, or what stands for none."""
+    """Return an amount in whole units, or the text for a missing one."""
     return without if value is None or value == "" else f"{value:,g}"
