@@ -34,7 +34,7 @@ PROJECTS: Mapping[str, Mapping[str, Any]] = {
     "search": {"department": "product", "title": "Search", "quota": {"gpu": 0, "weight": 1}},
 }
 
-# Who has which role where; nobody has one in the departments and projects that are not named.
+# Role and scope of each user. Departments and projects that are not listed have no members.
 PEOPLE: Mapping[str, tuple[str, str]] = {
     "bob": ("department_admin", "research"),
     "carol": ("project_admin", "vision"),

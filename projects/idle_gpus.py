@@ -14,9 +14,9 @@ RUNS = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Those of which no GPU was busy for as long as is worth a warning; since when.
+    """Return since when all GPUs of each workload have been idle, if for longer than the warning threshold.
 
-    What was not measured is not idle. What was read are rows of a higher floor, reached from the pod by name.
+    Unmeasured GPUs do not count as idle.
     """
     holding = Pod.objects.filter(
         workload__in=list(workloads), state__in=RUNS, allocation__released_at=None,

@@ -109,10 +109,10 @@ def quota_changes(acting: Acting) -> QuerySet[QuotaChange]:
 
 
 def find_quota_change(acting: Acting, change_id: int) -> QuotaChange:
-    found = quota_changes(acting).filter(pk=change_id).first()
-    if found is None:
+    change = quota_changes(acting).filter(pk=change_id).first()
+    if change is None:
         raise NotFound("There is no change of quotas with that id.")
-    return found
+    return change
 
 
 class Scope:
@@ -151,7 +151,7 @@ def templates(acting: Acting) -> QuerySet[Template]:
 
 
 def tokens(acting: Acting) -> QuerySet[ApiToken]:
-    """One's own tokens; nobody sees another's."""
+    """Return the tokens of the acting user; tokens of others are never visible."""
     return ApiToken.objects.filter(user=acting.user) if acting.user else ApiToken.objects.none()
 
 
@@ -172,21 +172,21 @@ def find_grantee(username: str) -> User | None:
 
 
 def find_department(acting: Acting, name: str) -> Department:
-    found = departments(acting).filter(name=name).first()
-    if found is None:
+    department = departments(acting).filter(name=name).first()
+    if department is None:
         raise NotFound(f"There is no department named {name[:80]!r}.")
-    return found
+    return department
 
 
 def find_project(acting: Acting, name: str) -> Project:
-    found = projects(acting).filter(name=name).first()
-    if found is None:
+    project = projects(acting).filter(name=name).first()
+    if project is None:
         raise NotFound(f"There is no project named {name[:80]!r}.")
-    return found
+    return project
 
 
 def find_workload(acting: Acting, workload_id: UUID | str) -> Workload:
-    found = workloads(acting).filter(pk=workload_id).first()
-    if found is None:
+    workload = workloads(acting).filter(pk=workload_id).first()
+    if workload is None:
         raise NotFound("There is no workload with that id.")
-    return found
+    return workload

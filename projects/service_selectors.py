@@ -28,21 +28,21 @@ def services(acting: Acting) -> QuerySet[Service]:
     )
 
 
-def find_service(acting: Acting, given: str) -> Service:
-    """By its workload's id, by `project.name`, or by its name alone where only one of that name lives."""
+def find_service(acting: Acting, reference: str) -> Service:
+    """Return a service by its workload's id, `project.name`, or a name that only one live service has."""
     rows = services(acting)
     try:
-        return rows.filter(workload_id=UUID(given)).first() or _none(given)
+        return rows.filter(workload_id=UUID(reference)).first() or _none(reference)
     except ValueError:
-        project, dot, name = given.rpartition(".")
+        project, dot, name = reference.rpartition(".")
     rows = rows.filter(workload__name=name)
     if dot:
         rows = rows.filter(workload__project__name=project)
     living = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
     if len(living) > 1:
         raise Conflict(f"Several services are named {name}: say project.{name}, or give its id.")
-    found = living[0] if living else rows.order_by("-created_at", "-pk").first()
-    return found or _none(given)
+    service = living[0] if living else rows.order_by("-created_at", "-pk").first()
+    return service or _none(reference)
 
 
 def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
@@ -51,16 +51,16 @@ def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
     return rows.prefetch_related("steps", "added__workload", "removed__workload")
 
 
-def find_request(service: Service, direction: str, given: str) -> ScaleRequest:
-    """An id that is no id is of no request either."""
+def find_request(service: Service, direction: str, request_id: str) -> ScaleRequest:
+    """Return a scale request. Raises NotFound, also for a malformed id."""
     try:
-        found = requests_of(service, direction).filter(pk=UUID(given)).first()
+        request = requests_of(service, direction).filter(pk=UUID(request_id)).first()
     except ValueError:
-        found = None
-    if found is None:
-        raise NotFound(f"This service has no {direction} request with the id {shown(given)}.")
-    return found
+        request = None
+    if request is None:
+        raise NotFound(f"This service has no {direction} request with the id {shown(request_id)}.")
+    return request
 
 
-def _none(given: str) -> NoReturn:
-    raise NotFound(f"There is no service named {shown(given)}.")
+def _none(reference: str) -> NoReturn:
+    raise NotFound(f"There is no service named {shown(reference)}.")

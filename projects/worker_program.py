@@ -17,8 +17,10 @@ PARTS = {
 
 @cache
 def worker_program() -> bytes:
-    """A zip that Python imports from; no secret is in it. The same on every machine, whatever is installed
-    there, so a worker is never older or newer than its server."""
+    """Return a zip archive with the worker program, without secrets.
+
+    Python imports from the archive, so a worker always has the version of its server.
+    """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in (berth, pools):
@@ -26,9 +28,9 @@ def worker_program() -> bytes:
             for part in PARTS[package.__name__]:
                 for path in sorted(root.glob(part)):
                     archive.write(path, f"{package.__name__}/{path.relative_to(root).as_posix()}")
-        found = find_spec("cloudpickle")
-        assert found is not None
-        assert found.origin is not None
-        for path in sorted(Path(found.origin).parent.glob("*.py")):
+        cloudpickle = find_spec("cloudpickle")
+        assert cloudpickle is not None
+        assert cloudpickle.origin is not None
+        for path in sorted(Path(cloudpickle.origin).parent.glob("*.py")):
             archive.write(path, f"cloudpickle/{path.name}")
     return packed.getvalue()

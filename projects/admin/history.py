@@ -42,7 +42,7 @@ class AuditAdmin(ReadOnly):
             None,
             {"fields": ("at", "actor", "action", "object_type", "object_name", "object_id", "request_id")},
         ),
-        ("What changed", {"fields": ("what_changed",)}),
+        ("Values", {"fields": ("what_changed",)}),
     )
 
     @display(description="Before and after")
@@ -59,7 +59,7 @@ class QuotaChangeAdmin(ReadOnly):
     readonly_fields = ("what_was_written",)
     fieldsets = (
         (None, {"fields": ("at", "actor", "comment", "reverts")}),
-        ("What was written", {"fields": ("what_was_written",)}),
+        ("Quotas", {"fields": ("what_was_written",)}),
     )
 
     @display(description="Quotas")
@@ -75,24 +75,24 @@ class QuotaChangeAdmin(ReadOnly):
 class BudgetAdmin(ReadOnly):
     """They are set on the page of usage, beside what was used."""
 
-    list_display = ("owner", "gpu_hours", "told_at", "updated_at")
+    list_display = ("owner", "gpu_hours", "warns_at", "updated_at")
     list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))
     list_select_related = ("department", "project")
     search_fields = ("project__name", "department__name")
-    readonly_fields = ("told_at",)
+    readonly_fields = ("warns_at",)
 
-    @display(description="Of")
+    @display(description="Owner")
     def owner(self, row: Budget) -> str:
         return str(row.owner)
 
-    @display(description="Told at")
-    def told_at(self, row: Budget) -> str:
+    @display(description="Warn at")
+    def warns_at(self, row: Budget) -> str:
         return ", ".join(f"{percent} %" for percent in row.warn_at)
 
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
-    """An address of a hook is as good as a password, here too."""
+    """Deliveries; the address of a webhook is a secret and not shown in full."""
 
     list_display = ("at", "kind", "address", "channel", "state", "tries", "last_error")
     exclude = ("to",)

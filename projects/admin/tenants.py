@@ -35,8 +35,8 @@ class DepartmentAdmin(Guarded):
         self, request: HttpRequest, obj: Department, form: "forms.ModelForm[Department]", change: bool
     ) -> None:
         if change:
-            said = {name: form.cleaned_data[name] for name in form.changed_data}
-            tenants.edit_department(acting=acting(request), department=obj, changes=said)
+            changes = {name: form.cleaned_data[name] for name in form.changed_data}
+            tenants.edit_department(acting=acting(request), department=obj, changes=changes)
         else:
             obj.pk = tenants.create_department(acting=acting(request), **form.cleaned_data).pk
 
@@ -59,8 +59,8 @@ class ProjectAdmin(Guarded):
         self, request: HttpRequest, obj: Project, form: "forms.ModelForm[Project]", change: bool
     ) -> None:
         if change:
-            said = {name: form.cleaned_data[name] for name in form.changed_data}
-            tenants.edit_project(acting=acting(request), project=obj, changes=said)
+            changes = {name: form.cleaned_data[name] for name in form.changed_data}
+            tenants.edit_project(acting=acting(request), project=obj, changes=changes)
         else:
             obj.pk = tenants.create_project(acting=acting(request), **form.cleaned_data).pk
 
@@ -101,14 +101,14 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial.update({f"limit_{key}": amount for key, amount in values["limit"].items()})
 
     def values(self) -> dict[str, Any]:
-        said = self.cleaned_data
+        data = self.cleaned_data
         return {
-            **{key: said[key] for key in ("gpu", "cpu", "memory_mib", "over_quota", "rank")},
-            "limit": {key: said[f"limit_{key}"] for key in ("gpu", "cpu", "memory_mib")},
+            **{key: data[key] for key in ("gpu", "cpu", "memory_mib", "over_quota", "rank")},
+            "limit": {key: data[f"limit_{key}"] for key in ("gpu", "cpu", "memory_mib")},
             "weight": {
-                "gpu": said["weight_gpu"],
-                "cpu": said["weight_cpu"],
-                "memory_mib": said["weight_memory"],
+                "gpu": data["weight_gpu"],
+                "cpu": data["weight_cpu"],
+                "memory_mib": data["weight_memory"],
             },
         }
 

@@ -117,8 +117,8 @@ class WorkloadAdmin(ReadOnly):
 
     @display(description="Why it waits")
     def why(self, row: Workload) -> Any:
-        found = (row.explanation or {}).get("blockers") or []
-        return table(("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in found])
+        blockers = (row.explanation or {}).get("blockers") or []
+        return table(("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in blockers])
 
     @display(description="Spec")
     def document(self, row: Workload) -> Any:

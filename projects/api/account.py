@@ -183,7 +183,7 @@ class Tokens(ApiView):
     def get(self, request: Request) -> Response:
         rows = selectors.tokens(self.acting)
         return Response(
-            page(rows, parse_query(request, ListQuery), NEWEST, lambda found: [_token(row) for row in found])
+            page(rows, parse_query(request, ListQuery), NEWEST, lambda rows: [_token(row) for row in rows])
         )
 
     @operation("Create a token", body=NewToken, answer=NewTokenAnswer, status=201)
@@ -202,19 +202,19 @@ class OneToken(ApiView):
     @operation("Get one of your tokens", answer=TokenAnswer)
     def get(self, request: Request, token_id: int) -> Response:
         no_query(request)
-        return Response(_token(self._found(token_id)))
+        return Response(_token(self._token_by_id(token_id)))
 
     @operation("Revoke one of your tokens", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
         no_query(request)
-        tokens.revoke(acting=self.acting, token=self._found(token_id))
+        tokens.revoke(acting=self.acting, token=self._token_by_id(token_id))
         return no_content()
 
-    def _found(self, token_id: int) -> ApiToken:
-        found = selectors.tokens(self.acting).filter(pk=token_id).first()
-        if found is None:
+    def _token_by_id(self, token_id: int) -> ApiToken:
+        token = selectors.tokens(self.acting).filter(pk=token_id).first()
+        if token is None:
             raise NotFound("No token with this id.")
-        return found
+        return token
 
 
 def _role(row: Membership) -> RoleAnswer:

@@ -39,11 +39,11 @@ class Sessions(SessionAuthentication):
     """Authenticate by browser session; changes need the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[User, Acting] | None:
-        found = super().authenticate(request)
-        if found is None:
+        signed_in = super().authenticate(request)
+        if signed_in is None:
             return None
-        key = request._request.session.session_key or ""
-        return found[0], Acting.person(found[0], request_id=_id_of(request), session_key=key)
+        user, key = signed_in[0], request._request.session.session_key or ""
+        return user, Acting.person(user, request_id=_id_of(request), session_key=key)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE

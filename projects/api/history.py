@@ -108,7 +108,7 @@ class AuditTrail(ApiView):
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
             rows = rows.filter(at__lte=query.until)
-        return Response(page(rows, query, NEWEST, lambda found: [_change(row) for row in found]))
+        return Response(page(rows, query, NEWEST, lambda rows: [_change(row) for row in rows]))
 
 
 def presented(rows: Sequence[Event]) -> list[Any]:

@@ -13,32 +13,30 @@ from projects.models import Department, Project
 
 
 def pool_named(name: str) -> NodePool:
-    """Ask only after finding the owner of the quota among what the user may see."""
-    found = NodePool.objects.filter(name=name).first()
-    if found is None:
+    """Return a pool. Call this only after checking that the user may see the owner of the quota."""
+    pool = NodePool.objects.filter(name=name).first()
+    if pool is None:
         raise NotFound(f"There is no node pool named {shown(name)}.")
-    return found
+    return pool
 
 
 def department_in_body(acting: Acting, name: str) -> Department:
-    found = selectors.departments(acting).filter(name=name).first()
-    return found or _unknown("department", name)
+    department = selectors.departments(acting).filter(name=name).first()
+    return department or _unknown("department", name)
 
 
 def project_in_body(acting: Acting, name: str) -> Project:
-    found = selectors.projects(acting).filter(name=name).first()
-    return found or _unknown("project", name)
+    project = selectors.projects(acting).filter(name=name).first()
+    return project or _unknown("project", name)
 
 
 def user_in_body(username: str) -> User:
-    """Ask only after checking that the acting user may grant roles."""
-    found = selectors.find_grantee(username)
-    if found is None:
-        raise Invalid([Problem("user", "there is none of that name", shown(username), "an exact user name")])
-    return found
+    """Return a user. Call this only after checking that the acting user may grant roles."""
+    user = selectors.find_grantee(username)
+    if user is None:
+        raise Invalid([Problem("user", "does not exist", shown(username), "an exact user name")])
+    return user
 
 
 def _unknown(path: str, name: str) -> NoReturn:
-    raise Invalid(
-        [Problem(path, "there is none of that name", shown(name), f"the name of a {path} that you see")]
-    )
+    raise Invalid([Problem(path, "does not exist", shown(name), f"the name of a {path} that you see")])

@@ -111,19 +111,19 @@ class OneMember(ApiView):
     @operation("Get a member", answer=MemberAnswer)
     def get(self, request: Request, member_id: int) -> Response:
         no_query(request)
-        return Response(answer(self._found(member_id)))
+        return Response(answer(self._membership(member_id)))
 
     @operation("Revoke a role", status=204)
     def delete(self, request: Request, member_id: int) -> Response:
         no_query(request)
-        members.revoke(acting=self.acting, membership=self._found(member_id))
+        members.revoke(acting=self.acting, membership=self._membership(member_id))
         return no_content()
 
-    def _found(self, member_id: int) -> Membership:
-        found = selectors.members(self.acting).filter(pk=member_id).first()
-        if found is None:
+    def _membership(self, member_id: int) -> Membership:
+        membership = selectors.members(self.acting).filter(pk=member_id).first()
+        if membership is None:
             raise NotFound("No member with this id.")
-        return found
+        return membership
 
 
 class Users(ApiView):
@@ -136,7 +136,7 @@ class Users(ApiView):
         if administers_any(self.acting):
             rows = _searched(rows, query.search)
             return Response(
-                page(rows, query, BY_USERNAME, lambda found: [user_answer(user) for user in found])
+                page(rows, query, BY_USERNAME, lambda users: [user_answer(user) for user in users])
             )
         raise Forbidden("Only admins of a project, a department or the platform may list users.")
 

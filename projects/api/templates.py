@@ -34,7 +34,7 @@ GUARDS = ("If-Match", "If-None-Match")
 
 
 class TemplateValues(Body):
-    """Either the `document`, or its YAML as `text`, of which comments are kept."""
+    """A workload document, either as `document` or as YAML in `text`, whose comments are kept."""
 
     document: dict[str, Any] | None = None
     text: str | None = None
@@ -84,8 +84,8 @@ class OneTemplate(ApiView):
     @operation("Get a template with its document", answer=OneTemplateAnswer)
     def get(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
-        found = self._there(selectors.find_project(self.acting, name), template)
-        return Response(whole(found), headers={"ETag": etag(found.version)})
+        row = self._template(selectors.find_project(self.acting, name), template)
+        return Response(whole(row), headers={"ETag": etag(row.version)})
 
     @operation(
         "Set a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also_status=201
@@ -109,20 +109,20 @@ class OneTemplate(ApiView):
     @operation("Delete a template", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
-        found = self._there(selectors.find_project(self.acting, name), template)
-        templates.require_change(self.acting, found)
-        expected = expected_version(request, found.version)
-        templates.delete_template(acting=self.acting, template=found, expected_version=expected)
+        row = self._template(selectors.find_project(self.acting, name), template)
+        templates.require_change(self.acting, row)
+        expected = expected_version(request, row.version)
+        templates.delete_template(acting=self.acting, template=row, expected_version=expected)
         return no_content()
 
     def _find(self, project: Project, name: str) -> Template | None:
         return selectors.templates(self.acting).filter(project=project, name=name).first()
 
-    def _there(self, project: Project, name: str) -> Template:
-        found = self._find(project, name)
-        if found is None:
+    def _template(self, project: Project, name: str) -> Template:
+        template = self._find(project, name)
+        if template is None:
             raise NotFound("No such template.")
-        return found
+        return template
 
 
 def presented(rows: Sequence[Template]) -> list[Any]:
@@ -148,6 +148,6 @@ def _columns(row: Template) -> dict[str, Any]:
 
 def _text(values: TemplateValues) -> str:
     if (values.text is None) == (values.document is None):
-        given = "neither" if values.text is None else "both"
-        raise Invalid([Problem("document", "needs document or text", given, "one of the two")])
+        received = "neither" if values.text is None else "both"
+        raise Invalid([Problem("document", "needs document or text", received, "one of the two")])
     return as_text(values.document) if values.document is not None else values.text or ""

@@ -46,7 +46,7 @@ NO_PROBE = Probe()
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """What a probe needs, apart from rows."""
+    """Ports and configuration that a probe needs, without database rows."""
 
     kind: str
     ports: Ports

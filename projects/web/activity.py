@@ -29,25 +29,25 @@ COLUMNS: tuple[Column[Audit], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = {
+    filters = {
         key: request.GET.get(key, "").replace("\x00", "")[:100]
         for key in ("actor", "action", "kind", "search")
     }
-    exact = {"actor": asked["actor"], "action": asked["action"], "object_type": asked["kind"]}
+    exact = {"actor": filters["actor"], "action": filters["action"], "object_type": filters["kind"]}
     rows = audit(request.acting).filter(**{column: value for column, value in exact.items() if value})
-    if asked["search"]:
-        rows = rows.filter(object_name__icontains=asked["search"])
-    found = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
-    if file := exported(request, found):
+    if filters["search"]:
+        rows = rows.filter(object_name__icontains=filters["search"])
+    listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
+    if file := exported(request, listing):
         return file
     everything = audit(request.acting).order_by()
     context = {
-        "asked": asked,
-        "listing": found,
-        "lines": [(row, changes(row)) for row in found.rows],
+        "filters": filters,
+        "listing": listing,
+        "lines": [(row, changes(row)) for row in listing.rows],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
         "kinds": everything.order_by("object_type").values_list("object_type", flat=True).distinct(),
-        "narrowed": any(asked.values()),
+        "narrowed": any(filters.values()),
     }
     return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
 
@@ -60,20 +60,20 @@ def changes(row: Audit) -> list[tuple[str, str, str]]:
 def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     before, after = _flat(old_values), _flat(new_values)
     made = all(value is None for value in before.values())
-    told = [
+    values = [
         (key, "" if made else _text(before, key), _text(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
-    return [(key, old, new) for key, old, new in told if old != new]
+    return [(key, old, new) for key, old, new in values if old != new]
 
 
 def _flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """{"limit": {"gpu": 4}} as {"limit gpu": 4}."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{within} {key}".strip().replace("_", " ")
-        found |= _flat(value, name) if isinstance(value, dict) else {name: value}
-    return found
+        flat |= _flat(value, name) if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

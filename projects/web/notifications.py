@@ -2,7 +2,7 @@
 
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.db.models import Q
@@ -22,7 +22,7 @@ from projects.selectors import departments, find_department, find_project, proje
 from projects.services.notifications import subscriptions as service
 
 MINE, PLATFORM = "mine", "platform"
-MOST_TOLD = 30
+MOST_DELIVERIES = 30
 TITLES = {
     "preempted": "Workload evicted",
     "started": "Workload started",
@@ -57,7 +57,7 @@ class SubscriptionForm(forms.Form):
 
 
 Shown = tuple[Subscription, str, list[str]]  # the address as far as it may be shown, the news in words
-Told = tuple[Delivery, str, str]
+DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
     Column("of", "Scope", lambda row: row[0].place),
     Column("news", "Events", lambda row: ", ".join(row[2])),
@@ -69,7 +69,7 @@ SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
     Column("made", "Since", lambda row: row[0].made_at, order="pk"),
     Column("created-by", "Created by", lambda row: row[0].made_by, in_file=True),
 )
-DELIVERIES: tuple[Column[Told], ...] = (
+DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("event", "Event", lambda row: row[2], order="kind"),
     Column("of", "Scope", lambda row: _subject(row[0]), in_file=True),
@@ -84,7 +84,7 @@ def _shown(rows: list[Subscription]) -> list[Shown]:
     return [(row, service.shown_address(row.to), [TITLES[word] for word in row.news]) for row in rows]
 
 
-def _told(rows: list[Delivery]) -> list[Told]:
+def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
     return [(row, service.shown_address(row.to), TITLES.get(row.kind, row.kind)) for row in rows]
 
 
@@ -108,13 +108,25 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")
         )
         log = log.filter(Q(kind=word.lower()) | Q(state=word.lower()) | reduce(or_, named))
-    found = list_query(request, SUBSCRIPTIONS, rows, _shown, file_name="notifications", default="made")
-    told = list_query(
-        request, DELIVERIES, log, _told, name="log", file_name="deliveries", default="-at", size=MOST_TOLD
+    listing = list_query(request, SUBSCRIPTIONS, rows, _shown, file_name="notifications", default="made")
+    deliveries = list_query(
+        request,
+        DELIVERIES,
+        log,
+        _delivery_rows,
+        name="log",
+        file_name="deliveries",
+        default="-at",
+        size=MOST_DELIVERIES,
     )
-    if file := exported(request, found, told):
+    if file := exported(request, listing, deliveries):
         return file
-    context = {"listing": found, "subscriptions": found.rows, "log": told, "told": told.rows}
+    context = {
+        "listing": listing,
+        "subscriptions": listing.rows,
+        "log": deliveries,
+        "deliveries": deliveries.rows,
+    }
     return page(
         request, "projects/notifications/list.html", context, inner="projects/notifications/rows.html"
     )
@@ -128,13 +140,13 @@ def add(request: Request) -> HttpResponse:
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="told_%s")
-    form.fields["of"].choices = _places(request.acting)  # type: ignore[attr-defined]
+    cast("forms.ChoiceField", form.fields["of"]).choices = _places(request.acting)
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
+        values = form.cleaned_data
         try:
             made = service.subscribe(
-                acting=request.acting, place=_place(request, said["of"]), to=said["to"], news=said["events"],
-                waiting_minutes=said["pending_minutes"],
+                acting=request.acting, place=_place(request, values["of"]), to=values["to"],
+                news=values["events"], waiting_minutes=values["pending_minutes"],
             )  # fmt: skip
         except BerthError as error:
             take_faults(form, error)
@@ -173,25 +185,25 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
 
 
 def _places(acting: Acting) -> list[tuple[str, str]]:
-    found = [(MINE, "My workloads")]
-    found += [
+    choices = [(MINE, "My workloads")]
+    choices += [
         (f"projects/{each.name}", f"Project {each.name}")
         for each in projects(acting).filter(pk__in=administered_projects(acting))
     ]
-    found += [
+    choices += [
         (f"departments/{each.name}", f"Department {each.name}")
         for each in departments(acting).filter(pk__in=administered_departments(acting))
     ]
     if may(acting, Action.ADMINISTER):
-        found.append((PLATFORM, "The whole platform"))
-    return found
+        choices.append((PLATFORM, "The whole platform"))
+    return choices
 
 
-def _place(request: Request, said: str) -> Any:
-    if said == MINE:
+def _place(request: Request, choice: str) -> Any:
+    if choice == MINE:
         return request.acting.user
-    if said == PLATFORM:
+    if choice == PLATFORM:
         return None
-    kind, _, name = said.partition("/")
+    kind, _, name = choice.partition("/")
     find = find_department if kind == "departments" else find_project
     return find(request.acting, name)

@@ -58,8 +58,8 @@ class ApplyQuotas(ApiView):
         draft, expected = read_draft(self.acting, parse_document(request)), expected_tag(request)
         change, drafted = drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
         stored = drafts.tag_after(drafted)
-        told = presented(self.acting, [change])[0] if change else None
-        return Response(AppliedAnswer(change=told), headers={"ETag": etag(stored)})
+        applied = presented(self.acting, [change])[0] if change else None
+        return Response(AppliedAnswer(change=applied), headers={"ETag": etag(stored)})
 
 
 class QuotaChanges(ApiView):
@@ -67,7 +67,7 @@ class QuotaChanges(ApiView):
     def get(self, request: Request) -> Response:
         rows = selectors.quota_changes(self.acting)
         return Response(
-            page(rows, parse_query(request, ListQuery), NEWEST, lambda found: presented(self.acting, found))
+            page(rows, parse_query(request, ListQuery), NEWEST, lambda rows: presented(self.acting, rows))
         )
 
 

@@ -29,7 +29,7 @@ class Weights(Body):
 
 
 class QuotaValues(Body):
-    """What a quota is set to: devices, cores, MiB; null is unlimited; what is left out stays as it was."""
+    """Values of a quota in devices, cores and MiB; null is unlimited, missing values stay unchanged."""
 
     gpu: Count = 0
     cpu: Count = None
@@ -111,7 +111,7 @@ class Warned(Answer):
 
 
 class QuotaSetAnswer(QuotaAnswer):
-    warnings: list[Warned] = Field(description="What is odd about it, in the words of a preview; it is set.")
+    warnings: list[Warned] = Field(description="Unusual values. The quota is stored nevertheless.")
 
 
 def answer(quota: Quota) -> QuotaAnswer:
@@ -130,10 +130,10 @@ def answer(quota: Quota) -> QuotaAnswer:
 
 
 def _standing(quota: Quota) -> Standing | None:
-    """Looked for among prefetched rows; no queue has more than a handful of pools."""
+    """Return the standing of a quota from prefetched rows: a queue has only a few pools."""
     rows: Iterable[Any] = quota.owner.standings.all()
-    found = next((row for row in rows if row.pool_id == quota.pool_id), None)
-    return None if found is None else standing_of(found)
+    standing = next((row for row in rows if row.pool_id == quota.pool_id), None)
+    return None if standing is None else standing_of(standing)
 
 
 def standing_of(row: Any) -> Standing:

@@ -62,7 +62,7 @@ class OneQuota(ApiView):
         raise NotImplementedError
 
     def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        """What is odd about it as it is now. The scheduler's doors know: it is seen beside what is held."""
+        """Return warnings about unusual values. The scheduler's views compare the quota with allocations."""
         raise NotImplementedError
 
     @operation("Get a quota", answer=QuotaAnswer)

@@ -173,10 +173,11 @@ class AutoscalerConditions(ServiceView):
         no_query(request)
         row = self.service(service).autoscaler
         config, window = config_of(row), window_of(row)
-        found = conditions(window, config, timezone.now().timestamp())
+        now = timezone.now().timestamp()
         return Response(
             AutoscalerConditionsAnswer(
-                conditions={one.name: _condition(one) for one in found}, metrics=snapshot(window, config)
+                conditions={one.name: _condition(one) for one in conditions(window, config, now)},
+                metrics=snapshot(window, config),
             )
         )
 
@@ -187,12 +188,12 @@ class AutoscalerHealth(ServiceView):
         no_query(request)
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
-        said = row.trouble or ("" if running else "Not evaluated recently. Check the scheduler.")
+        message = row.trouble or ("" if running else "Not evaluated recently. Check the scheduler.")
         return Response(
             AutoscalerHealthAnswer(
                 status="healthy" if running and not row.trouble else "unhealthy", enabled=row.enabled,
                 running=running,
-                last_evaluated_at=seconds(row.scraped_at) if row.scraped_at else None, message=said,
+                last_evaluated_at=seconds(row.scraped_at) if row.scraped_at else None, message=message,
             )
         )  # fmt: skip
 
@@ -222,7 +223,7 @@ class MetricsOfService(ServiceView):
 
 
 def is_running(service: Service) -> bool:
-    """Whether somebody looks at it as often as its settings say."""
+    """Return whether the autoscaler is evaluated as often as its settings say."""
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
         return False
@@ -257,7 +258,7 @@ def _condition(one: Condition) -> AutoscalerConditionAnswer:
 
 
 def _scaling(row: Scaling) -> AutoscalingAnswer:
-    """What has not ended stands as its request stands now."""
+    """Return an action of the autoscaler. Until it is completed, its status is that of its request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
     return AutoscalingAnswer(

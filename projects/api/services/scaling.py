@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.problems import Problem, shown
+from berth.core.words import counted
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import NoBody, no_query, parse_body, parse_query
@@ -88,11 +89,11 @@ class CancelScaleOuts(ServiceView):
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
         body = parse_body(request, shapes.CancelScaleOutsBody)
-        found = requests.cancel_many(
+        cancelled = requests.cancel_many(
             acting=self.acting, service=self.service(service), dry_run=body.dry_run,
             status_filter=(body.status_filter,) if body.status_filter else (),
         )  # fmt: skip
-        return Response(_cancelled(found, body))
+        return Response(_cancelled_answer(cancelled, body))
 
 
 class ScaleIns(Requests):
@@ -138,29 +139,29 @@ def _parameters(body: shapes.ScaleBody, urls: tuple[str, ...], *, force: bool = 
 
 
 def _check_mode(body: shapes.ScaleOutBody) -> None:
-    asked = "external" if body.engine_urls and body.num_replicas == 0 else "managed"
-    given = {"ray_native": "managed"}.get(body.mode or asked, body.mode or asked)
-    if given != asked:
+    implied = "external" if body.engine_urls and body.num_replicas == 0 else "managed"
+    named = {"ray_native": "managed"}.get(body.mode or implied, body.mode or implied)
+    if named != implied:
         allowed = "managed (or ray_native) with num_replicas, external with engine_urls"
         raise BadScaling([Problem("mode", "contradicts the other fields", shown(body.mode), allowed)])
 
 
-def _accepted(given: Accepted) -> Response:
+def _accepted(accepted: Accepted) -> Response:
     return Response(
         shapes.ScaleAcceptedAnswer(
-            request_id=given.request.pk if given.request else None, status=given.status,  # type: ignore[arg-type]
-            message=given.message, engine_ids=[engine.name for engine in given.engines],
-            engine_urls=[engine.url for engine in given.engines],
+            request_id=accepted.request.pk if accepted.request else None, status=accepted.status,  # type: ignore[arg-type]
+            message=accepted.message, engine_ids=[engine.name for engine in accepted.engines],
+            engine_urls=[engine.url for engine in accepted.engines],
         )
     )  # fmt: skip
 
 
-def _cancelled(
-    found: Sequence[ScaleRequest], body: shapes.CancelScaleOutsBody
+def _cancelled_answer(
+    cancelled: Sequence[ScaleRequest], body: shapes.CancelScaleOutsBody
 ) -> shapes.CancelledScaleOutsAnswer:
     word = "Would cancel" if body.dry_run else "Cancelled"
     return shapes.CancelledScaleOutsAnswer(
-        dry_run=body.dry_run, status_filter=body.status_filter, count=len(found),
-        cancelled=[shapes.CancelledScaleOutAnswer(request_id=row.pk, status=row.status) for row in found],  # type: ignore[arg-type]
-        message=f"{word} {len(found)} of the scale-outs.",
+        dry_run=body.dry_run, status_filter=body.status_filter, count=len(cancelled),
+        cancelled=[shapes.CancelledScaleOutAnswer(request_id=row.pk, status=row.status) for row in cancelled],  # type: ignore[arg-type]
+        message=f"{word} {counted(len(cancelled), 'scale-out')}.",
     )  # fmt: skip

@@ -62,7 +62,7 @@ class ScaleStepAnswer(Answer):
 
 
 class WaitingEngineAnswer(Answer):
-    """What an engine that has no place yet waits for."""
+    """Pending reason of an engine that is not scheduled yet."""
 
     engine_id: str
     workload_id: UUID

@@ -138,9 +138,9 @@ class EnginesOfService(ServiceView):
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
-        found = engines_of(row)
+        engines = engines_of(row)
         return Response(
-            EnginesAnswer(models={row.model_name: ModelAnswer(engines=found)}, total_engines=len(found))
+            EnginesAnswer(models={row.model_name: ModelAnswer(engines=engines)}, total_engines=len(engines))
         )
 
 
@@ -187,8 +187,8 @@ def _engine(row: InferenceEngine, places: Mapping[UUID, Pod]) -> EngineAnswer:
 
 
 def _under_way(rows: Sequence[Service]) -> dict[int, ScaleRequest]:
-    found = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
-    return {request.service_id: request for request in found}
+    active = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
+    return {request.service_id: request for request in active}
 
 
 def _values(row: Any, under_way: Mapping[int, ScaleRequest]) -> dict[str, Any]:

@@ -74,8 +74,8 @@ class Calls(CallsView):
         no_query(request)
         session = self.session(workload_id)
         added = calls.add(session=session, calls=_calls(request.data))
-        told = [_broadcast(key, children) for key, children in added.children.items()]
-        return Response(AddedAnswer(broadcasts=told), 201)
+        broadcasts = [_broadcast(key, children) for key, children in added.children.items()]
+        return Response(AddedAnswer(broadcasts=broadcasts), 201)
 
 
 class DropCalls(CallsView):
@@ -103,13 +103,13 @@ class Results(CallsView):
 def _calls(frames: Sequence[Frame] | Any) -> list[calls.NewCall]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
         raise Invalid([Problem("", "wrong number of calls", shown(len(frames)), f"1 to {AT_ONCE}")])
-    found = []
+    parsed = []
     for words, payload in frames:
-        said = validated(CallWords, words)
-        found.append(calls.NewCall(said.key, payload, said.everywhere))
-    if len({call.key for call in found}) < len(found):
+        call_words = validated(CallWords, words)
+        parsed.append(calls.NewCall(call_words.key, payload, call_words.everywhere))
+    if len({call.key for call in parsed}) < len(parsed):
         raise Invalid([Problem("key", "duplicate key", "", "each call once")])
-    return found
+    return parsed
 
 
 def _broadcast(key: UUID, children: Sequence[calls.Child]) -> BroadcastAnswer:

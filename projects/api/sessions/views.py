@@ -159,9 +159,9 @@ _OWN = ("executor", "slots", "max_attempts", "idle_timeout")
 
 def _document(body: SessionBody) -> dict[str, Any]:
     plain = ("name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels")
-    said = body.explicit_values()
+    values = body.explicit_values()
     return {
-        **{name: said[name] for name in plain if name in said and said[name] is not None},
+        **{name: values[name] for name in plain if name in values and values[name] is not None},
         "node": body.node.model_dump(exclude_none=True),
     }
 

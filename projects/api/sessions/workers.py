@@ -155,18 +155,18 @@ def _orders(pod: Pod, having: Sequence[int]) -> bytes:
 def _done(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
         raise Invalid([Problem("", "wrong number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
-    found = []
+    results = []
     for words, result in frames:
-        said = validated(DoneWords, words)
-        if sum(len(text) for text in said.told.values()) > TOLD_MAX or len(result) > calls.limit():
+        fields = validated(DoneWords, words)
+        if sum(len(text) for text in fields.told.values()) > TOLD_MAX or len(result) > calls.limit():
             raise Invalid([Problem("", "is too large", "", f"{TOLD_MAX} characters, {calls.limit()} bytes")])
-        found.append(workers.CallResult(said.number, said.outcome, _plain(said.told), result))
-    return found
+        results.append(workers.CallResult(fields.number, fields.outcome, _plain(fields.told), result))
+    return results
 
 
-def _plain(told: Mapping[str, str]) -> dict[str, str]:
-    """No text of PostgreSQL's may hold a NUL."""
-    return {key.replace("\0", ""): text.replace("\0", "�") for key, text in told.items()}
+def _plain(details: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts without NUL, which PostgreSQL does not store."""
+    return {key.replace("\0", ""): text.replace("\0", "�") for key, text in details.items()}
 
 
 def _frame(order: workers.LeasedCall) -> Frame:

@@ -59,7 +59,7 @@ def order_of(query: WorkloadsQuery) -> Order:
     return Order(query.sort, (COLUMNS.get(name, name), "id"), down=query.sort.startswith("-"))
 
 
-def found(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
+def filtered(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
     exact = {
         "project__name": query.project,
         "project__department__name": query.department,

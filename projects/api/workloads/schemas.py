@@ -64,7 +64,7 @@ class OneWorkloadAnswer(WorkloadAnswer):
 
 class SubmittedAnswer(OneWorkloadAnswer):
     warnings: list[str] = Field(
-        description="What the submitter should know, such as limits that are not enforced."
+        description="Advice for the submitter, for example about limits that are not enforced."
     )
 
 

@@ -17,7 +17,7 @@ from berth.server.api.responses import Answer, ProblemAnswer, created, no_conten
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.api.workloads.filters import WorkloadsQuery, found, order_of
+from projects.api.workloads.filters import WorkloadsQuery, filtered, order_of
 from projects.api.workloads.schemas import (
     OneWorkloadAnswer,
     PredictionAnswer,
@@ -43,7 +43,7 @@ class Workloads(ApiView):
     @operation("List workloads", query=WorkloadsQuery, page=WorkloadAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, WorkloadsQuery)
-        rows = with_counts(found(selectors.workloads(self.acting), query)).defer("spec")
+        rows = with_counts(filtered(selectors.workloads(self.acting), query)).defer("spec")
         return Response(page(rows, query, order_of(query), listed))
 
     @operation(
@@ -80,7 +80,7 @@ class OneWorkload(ApiView):
 
 
 class Act(ApiView):
-    """What can be done to a workload needs no more than its address."""
+    """Base class of actions on a workload, which have neither query nor body."""
 
     def target(self, request: Request, workload_id: UUID) -> Workload:
         no_query(request)
@@ -114,14 +114,14 @@ class CancelMany(ApiView):
     @operation("Cancel several workloads", body=ManyBody, answer=ManyAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
-        """One that is refused does not keep the others; one that is not seen is not there."""
+        """Cancel the workloads that can be cancelled; report the others with a reason."""
         no_query(request)
-        asked = list(dict.fromkeys(parse_body(request, ManyBody).ids))
-        rows = {row.pk: row for row in selectors.workloads(self.acting).filter(pk__in=asked)}
-        mine = [rows[pk] for pk in asked if pk in rows]
+        ids = list(dict.fromkeys(parse_body(request, ManyBody).ids))
+        rows = {row.pk: row for row in selectors.workloads(self.acting).filter(pk__in=ids)}
+        mine = [rows[pk] for pk in ids if pk in rows]
         outcome = workloads.bulk_cancel(acting=self.acting, workloads=mine)
         refused = [RefusedAnswer(id=row.pk, reason=why) for row, why in outcome.refused]
-        refused += [RefusedAnswer(id=pk, reason=NOT_THERE) for pk in asked if pk not in rows]
+        refused += [RefusedAnswer(id=pk, reason=NOT_THERE) for pk in ids if pk not in rows]
         return Response(ManyAnswer(cancelled=[row.pk for row in outcome.cancelled], refused=refused))
 
 

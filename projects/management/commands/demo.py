@@ -17,8 +17,8 @@ class Command(BaseCommand):
         if not demo.is_empty():
             self.stdout.write("There are departments or node pools already: nothing was seeded.")
             return
-        kept = keep_passwords(demo.seed())
-        self.stdout.write(f"The demo organisation is there; its people's passwords are in {kept}.")
+        file = keep_passwords(demo.seed())
+        self.stdout.write(f"The demo organisation is there; its people's passwords are in {file}.")
 
 
 def keep_passwords(passwords: demo.Passwords) -> Path:

@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
 
 def _leader() -> Lease | None:
-    """Whoever leads now; nobody where there are no tables yet."""
+    """Return the lease of the current leader, None if there is none or no tables exist yet."""
     if Lease._meta.db_table not in connection.introspection.table_names():
         return None
     return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

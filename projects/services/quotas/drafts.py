@@ -128,7 +128,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
 
 
 def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
-    """Refused with PreconditionFailed where somebody has changed one of its quotas since.
+    """Revert a change. Raises PreconditionFailed if one of its quotas has changed since.
 
     Raises Forbidden, without details, if the user does not see every quota of the change.
     """

@@ -181,14 +181,14 @@ def _grantable(acting: Acting) -> Iterator[tuple[str, str]]:
             yield f"project:{project.name}", f"{project.department.name} / {project.name}"
 
 
-def _grant(acting: Acting, person: User, said: dict[str, Any]) -> None:
-    kind, _, name = said["scope"].partition(":")
+def _grant(acting: Acting, person: User, values: dict[str, Any]) -> None:
+    kind, _, name = values["scope"].partition(":")
     scope: Department | Project | None = None
     if kind == "department":
         scope = find_department(acting, name)
     elif kind == "project":
         scope = find_project(acting, name)
-    service.grant(acting=acting, user=person, role=said["role"], scope=scope)
+    service.grant(acting=acting, user=person, role=values["role"], scope=scope)
 
 
 def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResponse:

@@ -40,11 +40,11 @@ def issue(request: Request) -> HttpResponse:
         request.POST or None, initial={"scopes": ["read", "write"], "life": "90"}, auto_id="token_%s"
     )
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        ends = timezone.now() + timedelta(days=int(said["life"]))
+        values = form.cleaned_data
+        ends = timezone.now() + timedelta(days=int(values["life"]))
         try:
             token, secret = service.issue(
-                acting=request.acting, name=said["name"], scopes=said["scopes"], expires_at=ends
+                acting=request.acting, name=values["name"], scopes=values["scopes"], expires_at=ends
             )
         except BerthError as error:
             take_faults(form, error, {"expires_at": "life"})

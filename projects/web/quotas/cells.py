@@ -37,8 +37,8 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """What a new quota has of it that does not set it."""
-        return said(self, self.default)
+        """Text of the value of a new quota."""
+        return cell_text(self, self.default)
 
 
 FIELDS: Mapping[str, Field] = {
@@ -56,8 +56,8 @@ COLUMNS = tuple(field.column for field in FIELDS.values())
 WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
-def said(field: Field, value: Any) -> str:
-    """As it stands in the cell, and as it is copied into a spreadsheet."""
+def cell_text(field: Field, value: Any) -> str:
+    """Return a value as shown in its cell and as copied into a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
     if value is None:
@@ -68,7 +68,7 @@ def said(field: Field, value: Any) -> str:
 
 
 def read(field: Field, text: str) -> Any:
-    """In the service's words and units; what cannot be read stays text, of which the service complains."""
+    """Return the value in units of the service; invalid text stays text, which the service refuses."""
     word = text.strip().lower()
     if field.kind == "flag":
         return True if word in YES else False if word in NO else text
@@ -88,20 +88,20 @@ def removes(text: str) -> bool:
 
 
 def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
-    """What was typed into cells of one quota, in the words that the service takes.
+    """Return the values typed into the cells of one quota as a document for the service.
 
-    `alike`: it has one weight for all resources; otherwise CPU and memory keep weights of their own.
+    `alike`: the quota has one weight for all resources; otherwise CPU and memory keep their own weights.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in typed.items():
         value, (head, _, inner) = read(FIELDS[name], text), FIELDS[name].path.partition(".")
         if inner:
-            found.setdefault(head, {})[inner] = value
+            values.setdefault(head, {})[inner] = value
         elif name == "weight" and not alike:
-            found[head] = {"gpu": value}
+            values[head] = {"gpu": value}
         else:
-            found[head] = value
-    return found
+            values[head] = value
+    return values
 
 
 def field_at(path: str, typed: Iterable[str]) -> str:

@@ -63,23 +63,23 @@ class QuotaForm(forms.Form):
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values that the editing began with
 
     def values(self) -> dict[str, Any]:
-        """In the words that the service takes."""
-        said = self.cleaned_data
-        weight: Any = said["weight"]
+        """Return the values as arguments of the service."""
+        data = self.cleaned_data
+        weight: Any = data["weight"]
         if "weight" in self.initial and weight == self.initial["weight"] and "weights" in self.initial:
-            weight = self.initial["weights"]  # CPU and memory keep weights of their own
+            weight = self.initial["weights"]  # CPU and memory keep their own weights
         return {
-            "gpu": said["gpu"],
-            "cpu": said["cpu"],
-            "memory_mib": _whole(said["memory_mib"]),
+            "gpu": data["gpu"],
+            "cpu": data["cpu"],
+            "memory_mib": _whole(data["memory_mib"]),
             "limit": {
-                "gpu": said["limit_gpu"],
-                "cpu": said["limit_cpu"],
-                "memory_mib": _whole(said["limit_memory_mib"]),
+                "gpu": data["limit_gpu"],
+                "cpu": data["limit_cpu"],
+                "memory_mib": _whole(data["limit_memory_mib"]),
             },
             "weight": weight,
-            "rank": said["rank"],
-            "over_quota": said["over_quota"],
+            "rank": data["rank"],
+            "over_quota": data["over_quota"],
         }
 
 
@@ -101,15 +101,15 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Anew on top of what is stored now: what was not touched takes its present value, the rest stays."""
+    """Return the form on top of the stored quota: untouched fields get the stored values, others stay."""
     present = initial_of(quota)
     seen, typed = form.cleaned_data.get("seen") or {}, form.cleaned_data
-    taken = {
+    merged_values = {
         name: present.get(name) if name in seen and typed.get(name) == seen[name] else typed.get(name)
         for name in FIELDS
     }
     again = QuotaForm(
-        {**taken, "version": present["version"], "seen": json.dumps(present["seen"])},
+        {**merged_values, "version": present["version"], "seen": json.dumps(present["seen"])},
         initial=present,
         auto_id=form.auto_id,
     )
@@ -118,7 +118,7 @@ def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
 
 
 def differing(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
-    """(field's title, what it is now, what was typed) where saving would change what somebody else stored."""
+    """Yield title, stored value and typed value of the fields that saving would overwrite."""
     for name in FIELDS:
         now, typed = form.initial.get(name), form.cleaned_data.get(name)
         if now != typed:

@@ -94,7 +94,7 @@ def form_page(
 def _overtaken(
     request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
 ) -> HttpResponse:
-    """What was typed stays, what was not touched takes its present value; saving again is on top of both."""
+    """Show the form again after a concurrent change, with typed values on top of the stored ones."""
     quota = present_quota(owner, pool)
     again = merged(form, quota)
     stored = Audit.objects.filter(object_type="quota", object_id=str(quota.pk)) if quota is not None else None

@@ -47,30 +47,30 @@ class Chart:
 
 def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
     """Return no chart before the first sample of the last hour."""
-    found = _points(service, now)
-    if not found:
+    points = _points(service, now)
+    if not points:
         return []
-    stride = -(-len(found) // MOST_POINTS)
-    found = found[::-stride][::-1]  # the latest stays
+    stride = -(-len(points) // MOST_POINTS)
+    points = points[::-stride][::-1]  # the latest stays
     out = config.scale_out_policy
     usage = out.token_usage_threshold * 100
-    backlog = float(out.queue_depth_per_engine * max(found[-1].engines, 1))
+    backlog = float(out.queue_depth_per_engine * max(points[-1].engines, 1))
     waits = out.queue_time_p95_threshold * 1000
     axis = Axis(now - SPAN, now, max(LONGEST_GAP, config.patience))
     return [
-        _chart("engines", "Serving engines", "", found, lambda p: p.engines, config.max_engines, axis),
-        _chart("usage", "Token cache usage", "%", found, _of("avg_token_usage", 100), usage, axis),
-        _chart("queued", "Queued requests", "", found, _of("total_queue_reqs", 1), backlog, axis),
-        _chart("latency", "Queue time p95", "ms", found, _of("queue_time_p95", 1000), waits, axis),
+        _chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
+        _chart("usage", "Token cache usage", "%", points, _pick("avg_token_usage", 100), usage, axis),
+        _chart("queued", "Queued requests", "", points, _pick("total_queue_reqs", 1), backlog, axis),
+        _chart("latency", "Queue time p95", "ms", points, _pick("queue_time_p95", 1000), waits, axis),
     ]
 
 
 def data_of(service: Service, now: datetime) -> Iterator[list[Any]]:
-    """What the charts are drawn from, look by look; what is not known stays empty."""
+    """Yield the samples of the charts as CSV rows; unknown values are empty."""
     usage, queued, latency = (
-        _of("avg_token_usage", 100),
-        _of("total_queue_reqs", 1),
-        _of("queue_time_p95", 1000),
+        _pick("avg_token_usage", 100),
+        _pick("total_queue_reqs", 1),
+        _pick("queue_time_p95", 1000),
     )
     for point in _points(service, now):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
@@ -80,7 +80,7 @@ def _points(service: Service, now: datetime) -> list[MetricsPoint]:
     return list(service.points.filter(at__gt=now - SPAN).defer("by_engine").order_by("at"))
 
 
-def _of(name: str, factor: float) -> Pick:
+def _pick(name: str, factor: float) -> Pick:
     def pick(point: MetricsPoint) -> float | None:
         value: Any = point.values.get(name)
         return None if value is None else float(value) * factor
@@ -93,12 +93,12 @@ def _chart(
 ) -> Chart:  # fmt: skip
     """Draw unknown values and times without samples as unknown, not as zero."""
     times, values = _steps(points, pick, axis)
-    known = [round(value) if value is not None else 0 for value in values]
-    most = max([*known, 1])
+    measured = [round(value) if value is not None else 0 for value in values]
+    most = max([*measured, 1])
     gaps = [0 if value is not None else most for value in values]
     drawn = step_chart(
         times,
-        [("used", known), ("wanted", gaps)],
+        [("used", measured), ("wanted", gaps)],
         [round(threshold)] * len(times),
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),

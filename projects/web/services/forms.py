@@ -49,12 +49,12 @@ class SettingsForm(forms.Form):
 
     def clean_settings(self) -> dict[str, Any]:
         try:
-            found = yaml.safe_load(self.cleaned_data["settings"]) or {}
+            settings = yaml.safe_load(self.cleaned_data["settings"]) or {}
         except yaml.YAMLError as error:
             raise forms.ValidationError(f"Invalid YAML: {str(error).splitlines()[0]}") from None
-        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
             raise forms.ValidationError("Enter a YAML mapping of setting names to values.")
-        return found
+        return settings
 
 
 @signed_in
@@ -78,19 +78,19 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Shows first which engines would go (a dry run), then asks for it."""
+    """Preview the engines to remove (a dry run), then request the scale-in."""
     row = _service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = InForm(request.POST or None, initial=initial, auto_id="scale_%s")
     stay = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
     text = f"{stay} Running requests are finished first."
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        parameters = ScaleParameters(num_replicas=said["num_replicas"], force=said["force"])
+        values = form.cleaned_data
+        parameters = ScaleParameters(num_replicas=values["num_replicas"], force=values["force"])
         try:
             seen = requests.scale_in(acting=request.acting, service=row, parameters=parameters, dry_run=True)
-            if seen.engines and said["confirmed"] != said["num_replicas"]:
-                again = InForm(initial={**said, "confirmed": said["num_replicas"]}, auto_id="scale_%s")
+            if seen.engines and values["confirmed"] != values["num_replicas"]:
+                again = InForm(initial={**values, "confirmed": values["num_replicas"]}, auto_id="scale_%s")
                 return _form(
                     request, again, title=f"Remove {counted(len(seen.engines), 'engine')} from {row}?",
                     label="Remove engines", back=_page(row), text=text, names="Engines to remove",
@@ -143,8 +143,8 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
     row = _service(request, service)
-    kept = autoscalers.settings_in_full(row.autoscaler)
-    initial = {"settings": yaml.safe_dump(kept, sort_keys=False)}
+    current = autoscalers.settings_in_full(row.autoscaler)
+    initial = {"settings": yaml.safe_dump(current, sort_keys=False)}
     form = SettingsForm(request.POST or None, initial=initial, auto_id="scaler_%s")
     if request.method == "POST" and form.is_valid():
         try:
@@ -171,14 +171,14 @@ def _service(request: Request, service: str) -> Service:
 
 
 def _confirm(request: Request, row: Service, **context: Any) -> HttpResponse:
-    given = {"post_to": request.path, "back": _page(row), **context}
-    return page(request, "web/confirm.html", given, inner="web/confirm_form.html")
+    more = {"post_to": request.path, "back": _page(row), **context}
+    return page(request, "web/confirm.html", more, inner="web/confirm_form.html")
 
 
 def _form(request: Request, form: forms.Form, **context: Any) -> HttpResponse:
-    given = {"form": form, "post_to": request.path, "text": "", **context}
+    more = {"form": form, "post_to": request.path, "text": "", **context}
     status = 422 if form.is_bound else 200
-    return page(request, "web/form.html", given, inner="web/form_body.html", status=status)
+    return page(request, "web/form.html", more, inner="web/form_body.html", status=status)
 
 
 def _page(row: Service) -> str:

@@ -69,10 +69,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             | Q(workload__project__name__icontains=word)
             | Q(model_name__icontains=word)
         )
-    found = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
-    if file := exported(request, found):
+    listing = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
+    if file := exported(request, listing):
         return file
-    context = {"listing": found, "rows": found.rows}
+    context = {"listing": listing, "rows": listing.rows}
     return page(request, "projects/services/list.html", context, inner="projects/services/rows.html")
 
 
@@ -91,12 +91,12 @@ def detail(request: Request, service: str) -> HttpResponse | StreamingHttpRespon
     return page(
         request,
         "projects/services/detail.html",
-        told(request, row),
+        service_context(request, row),
         inner="projects/services/detail_body.html",
     )
 
 
-def told(request: Request, service: Service) -> dict[str, Any]:
+def service_context(request: Request, service: Service) -> dict[str, Any]:
     now, scaler = timezone.now(), service.autoscaler
     config, window = config_of(scaler), window_of(scaler)
     requests = list(

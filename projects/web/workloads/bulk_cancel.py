@@ -21,17 +21,17 @@ MOST = 200
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel(request: Request) -> HttpResponse:
-    """Asks first (GET), then does it (POST); what one may not cancel is said and left out."""
-    given = request.POST if request.method == "POST" else request.GET
-    found = _named(request, given.getlist("w"))
-    mine = [each for each in found if may(request.acting, Action.OPERATE, each)]
+    """Show the confirmation (GET), or cancel (POST); workloads that the user may not cancel are left out."""
+    query = request.POST if request.method == "POST" else request.GET
+    named = _named(request, query.getlist("w"))
+    mine = [each for each in named if may(request.acting, Action.OPERATE, each)]
     if request.method == "POST":
         outcome = bulk_cancel(acting=request.acting, workloads=mine)
-        said = f"{counted(len(outcome.cancelled), 'workload')} cancelled."
+        message = f"{counted(len(outcome.cancelled), 'workload')} cancelled."
         if outcome.refused:
-            said += " " + "; ".join(f"{each.name}: {why}" for each, why in outcome.refused[:3])
-        return done(request, said, to=reverse("workloads"))
-    left_out = len(found) - len(mine)
+            message += " " + "; ".join(f"{each.name}: {why}" for each, why in outcome.refused[:3])
+        return done(request, message, to=reverse("workloads"))
+    left_out = len(named) - len(mine)
     warning = "Their pods get the grace period to stop. Cancelled workloads cannot be resumed."
     if left_out:
         warning += f" Your role does not allow you to cancel {counted(left_out, 'other workload')}."
@@ -53,10 +53,10 @@ def cancel(request: Request) -> HttpResponse:
     )
 
 
-def _named(request: Request, given: Iterable[str]) -> list[Workload]:
-    """Those that there are, that one sees and that have not ended."""
+def _named(request: Request, ids_as_text: Iterable[str]) -> list[Workload]:
+    """Return the live workloads among the ids that the user may see."""
     ids = []
-    for text in list(given)[:MOST]:
+    for text in list(ids_as_text)[:MOST]:
         try:
             ids.append(uuid.UUID(text))
         except ValueError:

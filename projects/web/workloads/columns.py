@@ -67,11 +67,11 @@ ALWAYS: tuple[tuple[str, Tell], ...] = (
 
 
 def in_file(keys: Iterable[str]) -> tuple[tuple[str, Tell], ...]:
-    """What the file tells where the list has these columns: each fact in a column of its own."""
+    """Return the columns of the CSV file for these columns of the list."""
     return (*ALWAYS, *(each for key in keys for each in FILE[key]))
 
 
 def chosen(query: QueryDict) -> tuple[str, ...]:
-    """In the order in which they stand; the usual ones where none is named that there is."""
-    asked = {word for text in query.getlist("columns") for word in text.split(",")}
-    return tuple(key for key in COLUMNS if key in asked) or USUAL
+    """Return the requested columns in display order, or the default columns if none is valid."""
+    requested = {word for text in query.getlist("columns") for word in text.split(",")}
+    return tuple(key for key in COLUMNS if key in requested) or USUAL

@@ -36,8 +36,8 @@ COUNTED_TO = 10_000
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the address of the page asks for; what makes no sense there counts as not said."""
+class Filters:
+    """Filters from the query parameters of the page, without invalid values."""
 
     state: str
     project: str
@@ -52,10 +52,10 @@ class Wanted:
         return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine))
 
 
-def wanted(query: QueryDict) -> Wanted:
+def filters_of(query: QueryDict) -> Filters:
     state = query.get("state", "live")
     kind = query.get("kind", "")
-    return Wanted(
+    return Filters(
         state=state if state in STATES else "live",
         project=_plain(query.get("project", "")),
         pool=_plain(query.get("pool", "")),
@@ -66,25 +66,25 @@ def wanted(query: QueryDict) -> Wanted:
     )
 
 
-def listed(acting: Acting, asked: Wanted, *, any_state: bool = False) -> QuerySet[Workload]:
+def listed(acting: Acting, filters: Filters, *, any_state: bool = False) -> QuerySet[Workload]:
     rows = workloads(acting)
-    if not any_state and asked.state != "all":
-        rows = rows.filter(phase__in=STATES[asked.state][1])
-    exact: dict[str, Any] = {"project__name": asked.project, "kind": asked.kind, "reason": asked.reason}
+    if not any_state and filters.state != "all":
+        rows = rows.filter(phase__in=STATES[filters.state][1])
+    exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind, "reason": filters.reason}
     rows = rows.filter(**{column: value for column, value in exact.items() if value})
-    if asked.pool:
-        rows = rows.filter(pools__contains=[asked.pool])
-    if asked.mine:
+    if filters.pool:
+        rows = rows.filter(pools__contains=[filters.pool])
+    if filters.mine:
         rows = rows.filter(submitted_by=acting.user)
-    if asked.search:
-        rows = rows.filter(_matching(asked.search))
+    if filters.search:
+        rows = rows.filter(_matching(filters.search))
     return rows
 
 
-def counts(acting: Acting, asked: Wanted) -> list[tuple[str, str, int]]:
-    """(word, title, how many) of each state, under the other filters."""
+def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
+    """Return name, title and number of workloads of each state under the other filters."""
     by_phase = dict(
-        listed(acting, asked, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
+        listed(acting, filters, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
     )
     return [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
@@ -19,7 +20,7 @@ from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
 from projects.web.workloads.columns import COLUMNS, USUAL, chosen, in_file
-from projects.web.workloads.filters import SORTS, counts, listed, wanted
+from projects.web.workloads.filters import SORTS, counts, filters_of, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +77,31 @@ STEPS: Mapping[str, Step] = {
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = wanted(request.GET)
-    rows = listed(request.acting, asked)
+    filters = filters_of(request.GET)
+    rows = listed(request.acting, filters)
     if request.GET.get("format") == "csv":
         return _as_csv(request, rows)
-    found = slice_of(
+    part = slice_of(
         rows,
         SORTS,
         sort=request.GET.get("sort", ""),
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
-    idle = idle_since((row.pk for row in found.rows), timezone.now())
-    for row in found.rows:
-        row.idle_since = idle.get(row.pk)  # type: ignore[attr-defined]
+    idle = idle_since((row.pk for row in part.rows), timezone.now())
+    for row in part.rows:
+        cast("Any", row).idle_since = idle.get(row.pk)
     columns = chosen(request.GET)
     context = {
-        "asked": asked,
+        "filters": filters,
         "columns": [(key, COLUMNS[key]) for key in columns],
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != USUAL else "",
         "views": SavedView.objects.filter(user=request.acting.user),
         "here": _plain_query(request),
-        "slice": found,
-        "sort": found.sort,
-        "states": counts(request.acting, asked),
+        "slice": part,
+        "sort": part.sort,
+        "states": counts(request.acting, filters),
         "projects": projects(request.acting),
         "pools": visible_pools(request.acting).order_by("name"),
         "kinds": WorkloadKind.choices,
@@ -109,41 +110,41 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
-    """All of them, in the list's order and with its columns."""
-    sort, told = request.GET.get("sort", ""), in_file(chosen(request.GET))
+    """Return all rows as CSV, in the order and with the columns of the list."""
+    sort, columns = request.GET.get("sort", ""), in_file(chosen(request.GET))
     every = ordered(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
-    lines = ([tell(row) for _, tell in told] for row in every.iterator(chunk_size=500))
-    return csv_file(request, "workloads", [head for head, _ in told], lines)
+    lines = ([tell(row) for _, tell in columns] for row in every.iterator(chunk_size=500))
+    return csv_file(request, "workloads", [head for head, _ in columns], lines)
 
 
 def _plain_query(request: Request) -> str:
-    """Of the address, what a view keeps: to see which one is open."""
-    kept = request.GET.copy()
-    kept.pop("cursor", None)
-    return kept.urlencode()
+    """Return the query that a saved view stores, to mark the view that is open."""
+    query = request.GET.copy()
+    query.pop("cursor", None)
+    return query.urlencode()
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
-    """Asks first (GET), then does it (POST)."""
+    """Show the confirmation (GET), or take the action (POST)."""
     workload = find_workload(request.acting, workload_id)
     require(request.acting, Action.OPERATE, workload)
-    asked = STEPS[step]
+    action = STEPS[step]
     here = reverse("workload", args=[workload.pk])
     if request.method == "POST":
-        asked.do(acting=request.acting, workload=workload)
-        gone = step == "delete"
-        to = reverse("workloads") if gone else here
-        return done(request, f"{workload.name} {asked.past}.", to=to, leave=gone)
-    context = {"workload": workload, "step": asked, "back": here, "post_to": request.path}
+        action.do(acting=request.acting, workload=workload)
+        deleted = step == "delete"
+        to = reverse("workloads") if deleted else here
+        return done(request, f"{workload.name} {action.past}.", to=to, leave=deleted)
+    context = {"workload": workload, "step": action, "back": here, "post_to": request.path}
     return page(
         request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"
     )
 
 
 def steps_for(workload: Workload) -> list[str]:
-    """What makes sense in its present state."""
+    """Return the actions that are possible in the phase of the workload."""
     if workload.phase in ("completed", "failed", "cancelled"):
         return ["delete"]
     if workload.phase == "suspended" or workload.next_phase == "suspended":

@@ -17,7 +17,7 @@ from projects.access import Action, administered_departments, may, whole_departm
 from projects.acting import Acting
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
-from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, said
+from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
 
 Values = Mapping[str, Any]  # by column of the table of quotas
 
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def promised(self) -> str:
-        return said(FIELDS[self.name], None if self.unlimited else self.finite)
+        return cell_text(FIELDS[self.name], None if self.unlimited else self.finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Table:
             for name in self.fields:
                 told = FIELDS[name]
                 value = held.values[told.column] if held else told.default
-                text = said(told, value) if held else NO_QUOTA
+                text = cell_text(told, value) if held else NO_QUOTA
                 if not (row.is_department and told.adds_up and row.known):
                     yield Cell(text, pool, name, held is not None)
                     continue
@@ -129,7 +129,7 @@ def table(
 
 def held_values(row: Held | None, name: str) -> str:
     told = FIELDS[name]
-    return said(told, row.values[told.column]) if row else NO_QUOTA
+    return cell_text(told, row.values[told.column]) if row else NO_QUOTA
 
 
 def capacity(pools: Sequence[NodePool]) -> dict[int, int]:

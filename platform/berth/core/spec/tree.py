@@ -43,7 +43,7 @@ class RoleShape:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A group of roles or groups of which `need` must run."""
+    """A group of roles or groups; `need` of them must run."""
 
     name: str
     children: tuple["GroupShape | RoleShape", ...]

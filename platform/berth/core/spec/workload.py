@@ -26,7 +26,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
 
 
 class GroupSpec(Document):
-    """A group of roles or groups of which `need` must run (default: all)."""
+    """A group of roles or groups; `need` of them must run (default: all)."""
 
     name: Name
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
