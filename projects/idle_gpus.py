@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Q
 
 from projects.models import Pod, PodState
 
-FRESH = timedelta(minutes=2)  # what was read longer ago is not what is used now
+FRESH = timedelta(minutes=2)  # older measurements do not count
 RUNS = (PodState.RUNNING, PodState.STOPPING)
 
 

@@ -1,4 +1,4 @@
-"""Tenant-scoped queries: everything one person may see."""
+"""Tenant-scoped queries: everything that a user may see."""
 
 from uuid import UUID
 
@@ -42,7 +42,7 @@ def projects(acting: Acting) -> QuerySet[Project]:
 
 
 def quotas(acting: Acting) -> QuerySet[Quota]:
-    """Quotas of visible projects, and of departments that the person sees whole."""
+    """Return the quotas of visible projects, and of departments that the user sees as a whole."""
     rows = Quota.objects.select_related("department", "project__department", "pool")
     if is_platform_admin(acting):
         return rows
@@ -50,7 +50,7 @@ def quotas(acting: Acting) -> QuerySet[Quota]:
 
 
 def budgets(acting: Acting) -> QuerySet[Budget]:
-    """Of visible projects, and of departments that the person sees whole."""
+    """Return the budgets of visible projects, and of departments that the user sees as a whole."""
     rows = Budget.objects.select_related("department", "project__department")
     if is_platform_admin(acting):
         return rows
@@ -90,7 +90,7 @@ def events(acting: Acting) -> QuerySet[Event]:
 
 
 def audit(acting: Acting) -> QuerySet[Audit]:
-    """Changes in departments seen whole and in visible projects; of the platform only for its admins."""
+    """Return changes in visible projects and whole departments; platform changes only for platform admins."""
     rows = Audit.objects.order_by("-id")
     if is_platform_admin(acting):
         return rows
@@ -101,7 +101,7 @@ def audit(acting: Acting) -> QuerySet[Audit]:
 
 
 def quota_changes(acting: Acting) -> QuerySet[QuotaChange]:
-    """Those that touched a quota which the person sees."""
+    """Return the changes that include a visible quota."""
     rows = QuotaChange.objects.order_by("-id")
     if is_platform_admin(acting):
         return rows
@@ -116,7 +116,7 @@ def find_quota_change(acting: Acting, change_id: int) -> QuotaChange:
 
 
 class Scope:
-    """Which projects and whole departments one person sees, by id; asked once for many rows."""
+    """Ids of the projects and whole departments that a user may see, queried once for many rows."""
 
     def __init__(self, acting: Acting) -> None:
         self._all = is_platform_admin(acting)
@@ -126,14 +126,14 @@ class Scope:
             self._departments = set(whole_departments(acting).values_list("pk", flat=True))
 
     def holds(self, project_id: int | None, department_id: int | None) -> bool:
-        """Of what belongs to a project, or, with none, to a department."""
+        """Return whether an object of this project, or of this department without a project, is visible."""
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments
 
 
 def subscriptions(acting: Acting) -> QuerySet[Subscription]:
-    """One's own, and those of the projects, departments and platform that one administers."""
+    """Return the user's own subscriptions, and those of scopes that the user administers."""
     rows = Subscription.objects.select_related("user", "project", "department").order_by("pk")
     own = Q(user=acting.user) if acting.user else Q(pk=None)
     if is_platform_admin(acting):
@@ -143,7 +143,7 @@ def subscriptions(acting: Acting) -> QuerySet[Subscription]:
 
 
 def templates(acting: Acting) -> QuerySet[Template]:
-    """Of visible projects."""
+    """Return the templates of visible projects."""
     rows = Template.objects.select_related("project__department", "made_by").order_by("project__name", "name")
     if is_platform_admin(acting):
         return rows
@@ -156,7 +156,7 @@ def tokens(acting: Acting) -> QuerySet[ApiToken]:
 
 
 def users(acting: Acting) -> QuerySet[User]:
-    """Users with a role in what the acting user administers; for a platform admin, every user."""
+    """Return users with a role in scopes that the acting user administers; all users for platform admins."""
     rows = User.objects.order_by("username")
     if is_platform_admin(acting):
         return rows
@@ -167,7 +167,7 @@ def users(acting: Acting) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """The user with exactly this name. Admins name the person they grant a role to; they cannot search."""
+    """Return the user with exactly this name: admins who grant a role cannot search all users."""
     return User.objects.filter(username=username).first()
 
 

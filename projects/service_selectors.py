@@ -1,4 +1,4 @@
-"""Queries of inference services that one person may see."""
+"""Queries of inference services that a user may see."""
 
 from typing import NoReturn
 from uuid import UUID
@@ -16,7 +16,7 @@ LEAVING = ("DRAINING", "REMOVING")
 
 
 def services(acting: Acting) -> QuerySet[Service]:
-    """With how many engines there are, and how many of them serve."""
+    """Return visible services with their numbers of engines and of active engines."""
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
     if not is_platform_admin(acting):
         rows = rows.filter(workload__project__in=visible_projects(acting))

@@ -1,6 +1,6 @@
 """Signals about changes, sent after the commit.
 
-Every announcement carries ids only: who listens reads the rows with the rights of whom it serves.
+Every signal carries ids only: receivers read the rows with the permissions of their user.
 """
 
 from django.dispatch import Signal

@@ -73,7 +73,7 @@ class QuotaChangeAdmin(ReadOnly):
 
 @admin.register(Budget)
 class BudgetAdmin(ReadOnly):
-    """They are set on the page of usage, beside what was used."""
+    """Read-only admin of budgets, which are set on the usage page."""
 
     list_display = ("owner", "gpu_hours", "warns_at", "updated_at")
     list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))

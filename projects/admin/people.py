@@ -1,4 +1,4 @@
-"""Admin pages of people, roles and tokens."""
+"""Admin pages of users, roles and tokens."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ admin.site.unregister(Group)  # Berth's roles are memberships
 
 @admin.register(User)
 class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
-    """Django's own, each change of it audited."""
+    """Django's user admin, with an audit row for each change."""
 
     form = UserChangeForm
     add_form = UserCreationForm

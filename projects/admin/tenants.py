@@ -69,7 +69,7 @@ class ProjectAdmin(Guarded):
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
-    """GPUs and cores as people count them."""
+    """Form of a quota in whole GPUs and cores."""
 
     gpu = forms.FloatField(label="GPUs", required=False, min_value=0, help_text="Empty: unlimited", initial=0)
     limit_gpu = forms.FloatField(label="GPU limit", required=False, min_value=0, help_text="Empty: none")

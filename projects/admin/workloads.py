@@ -40,7 +40,7 @@ class Roles(TabularInline):
     extra, can_delete, max_num = 0, False, 0
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return True  # of a workload that may be viewed
+        return True  # columns of a visible workload
 
 
 @admin.register(Workload)

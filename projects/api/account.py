@@ -101,7 +101,7 @@ class PasswordView(ApiView):
 
     @contextmanager
     def password_attempt(self, request: Request, name: str, wrong: type[Exception]) -> Iterator[None]:
-        """Raises RateLimited."""
+        """Run the block as one password attempt. Raises RateLimited."""
         try:
             with password_attempt(request._request, name, wrong) as self.budget:
                 yield
@@ -140,7 +140,7 @@ class Password(PasswordView):
     @operation("Change your password", body=ChangePassword, answer=PasswordAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Tokens created by sign-in end, and so do the person's other browser sessions."""
+        """Change the password, which revokes tokens created by sign-in and ends other browser sessions."""
         no_query(request)
         body = parse_body(request, ChangePassword)
         with self.password_attempt(request, request.user.get_username(), passwords.WrongPassword):

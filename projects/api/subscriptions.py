@@ -145,7 +145,7 @@ def presented(rows: Sequence[Subscription]) -> list[Any]:
 
 
 def answer(row: Subscription) -> SubscriptionAnswer:
-    columns: Any = row  # its words were validated when they were written
+    columns: Any = row  # validated when it was stored
     return SubscriptionAnswer(
         id=row.pk,
         scope=row.place,

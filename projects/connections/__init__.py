@@ -1,1 +1,1 @@
-"""Open connections of people: sockets and streams end soon after the right to them does."""
+"""Open connections of users: sockets and streams end soon after the permission to read them."""

@@ -53,7 +53,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
-    """(what, before, after), for every value that the change touched; what says nothing is left out."""
+    """Return name, old and new value of every value that the change affects."""
     return differences(row.before or {}, row.after or {})
 
 
@@ -68,7 +68,7 @@ def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) ->
 
 
 def _flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """{"limit": {"gpu": 4}} as {"limit gpu": 4}."""
+    """Flatten nested values: {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{within} {key}".strip().replace("_", " ")

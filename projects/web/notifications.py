@@ -52,11 +52,11 @@ class SubscriptionForm(forms.Form):
         label="To",
         max_length=2000,
         help_text="An e-mail address, https://…, or slack:https://… for a Slack webhook",
-        widget=forms.TextInput(attrs={"data-secret": ""}),  # a hook's address is as good as a password
+        widget=forms.TextInput(attrs={"data-secret": ""}),  # the address of a webhook is a secret
     )
 
 
-Shown = tuple[Subscription, str, list[str]]  # the address as far as it may be shown, the news in words
+Shown = tuple[Subscription, str, list[str]]  # masked address, titles of the events
 DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
     Column("of", "Scope", lambda row: row[0].place),

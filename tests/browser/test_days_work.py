@@ -172,13 +172,13 @@ def test_cancelling_asks_first_and_escape_keeps_it(opened: Open, scene: Scene) -
     waiting = scene.workloads["ablation-7"]
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
-        page.get_by_role("link", name="Cancel").click()
+        page.get_by_role("link", name="Cancel workload").click()
         expect(page.get_by_role("dialog")).to_contain_text("Cancel ablation-7?")
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
         waiting.refresh_from_db()
         assert waiting.phase == "pending"
-        page.get_by_role("link", name="Cancel").click()
+        page.get_by_role("link", name="Cancel workload").click()
         page.get_by_role("dialog").get_by_role("button", name="Cancel workload").click()
         expect(page.get_by_text("ablation-7 is being cancelled.")).to_be_visible()
         expect(page.locator("h1")).to_contain_text("Cancelled")

@@ -88,5 +88,5 @@ def _are_much_alike(before: list[Any], value: list[Any]) -> bool:
 
 
 def _same_kinds(one: object, other: object) -> bool:
-    """Return whether two values are equal and have the same types: 1 == True in Python."""
+    """Return whether two equal values also have the same types: 1 == True in Python."""
     return type(one) is type(other)

@@ -41,7 +41,7 @@ class QuotaValues(Body):
 
 
 class DraftChange(Body):
-    """One quota of a draft: whose, where, and what to set, or that it is to be removed."""
+    """One quota of a draft: owner, pool, and the values to set or the removal."""
 
     project: str | None = None
     department: str | None = None
@@ -51,7 +51,7 @@ class DraftChange(Body):
 
 
 class DraftBody(Body):
-    """Quotas that are to change together; each is named once."""
+    """Quotas to change together; each occurs once."""
 
     changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MAX_CHANGES)]
     comment: Annotated[str, Field(max_length=MAX_COMMENT)] = ""
@@ -67,7 +67,7 @@ class Owner(Answer):
 
 
 class Used(Answer):
-    """Decayed use, by resource."""
+    """Decayed usage by resource."""
 
     gpu: float
     cpu: float
@@ -75,7 +75,7 @@ class Used(Answer):
 
 
 class Standing(Answer):
-    """As the last cycle saw it."""
+    """Fair share, allocation and demand of a queue in the last cycle."""
 
     share: Amounts
     allocated: Amounts
@@ -137,7 +137,7 @@ def _standing(quota: Quota) -> Standing | None:
 
 
 def standing_of(row: Any) -> Standing:
-    """Of a row of the scheduler's standings, which this floor reads but does not know."""
+    """Present a standing, a row of the scheduler's tables that this app reads by attribute."""
     gpu, cpu, memory = row.usage
     return Standing(
         share=amounts(*row.share),

@@ -28,7 +28,7 @@ from projects.worker_program import worker_program
 Version = Annotated[Text, Field(min_length=1, max_length=20)]
 Number = Annotated[int, Field(ge=1, le=2**53)]
 AT_ONCE = 1000
-TOLD_MAX = 128 * 1024  # of the words to one result
+TOLD_MAX = 128 * 1024  # characters of the details of one result
 
 
 class HelloBody(Body):
@@ -122,7 +122,7 @@ class DoneCalls(WorkerView):
         body_type=CONTENT_TYPE,
         media_type=CONTENT_TYPE,
     )
-    @idempotent  # type: ignore[arg-type]  # no person signs in here, so no key is ever heeded
+    @idempotent  # type: ignore[arg-type]  # without a user no idempotency key is stored
     def post(self, request: Request) -> HttpResponse:
         """Respond with the next calls, which saves one request per call."""
         pod, query = self.pod(request), parse_query(request, HavingQuery)

@@ -84,7 +84,7 @@ def presented(rows: Sequence[Pod]) -> list[Any]:
 
 
 def _answer(pod: Pod) -> PodAnswer:
-    held = getattr(pod, "allocation", None)  # a row of the floor above, one per pod
+    held = getattr(pod, "allocation", None)  # a row of the scheduler's tables, one per pod
     own = {name: getattr(pod, name) for name in _OWN}
     return PodAnswer(
         workload=pod.workload_id,

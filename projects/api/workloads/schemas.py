@@ -92,7 +92,7 @@ class PredictionAnswer(Answer):
 
 
 def with_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """The counts come with the rows: a page is one statement, however long it is."""
+    """Annotate the rows with their counts, so that a page is a single statement."""
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )
@@ -108,7 +108,7 @@ def listed(rows: Sequence[Workload]) -> list[Any]:
 
 
 def answer(workload: Workload) -> OneWorkloadAnswer:
-    """With the document as it was understood."""
+    """Present a workload with its parsed document."""
     row = with_counts(Workload.objects.select_related("project__department", "submitted_by", "pool")).get(
         pk=workload.pk
     )

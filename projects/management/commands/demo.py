@@ -15,14 +15,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not demo.is_empty():
-            self.stdout.write("There are departments or node pools already: nothing was seeded.")
+            self.stdout.write("Departments or node pools already exist: nothing was seeded.")
             return
         file = keep_passwords(demo.seed())
-        self.stdout.write(f"The demo organisation is there; its people's passwords are in {file}.")
+        self.stdout.write(f"The demo organisation was created. The passwords of its users are in {file}.")
 
 
 def keep_passwords(passwords: demo.Passwords) -> Path:
-    """In a file that only its owner can read."""
+    """Write the passwords to a file that only its owner can read; return its path."""
     path = home() / "demo-passwords"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

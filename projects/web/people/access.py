@@ -1,4 +1,4 @@
-"""Pages of roles and people."""
+"""Pages of roles and users."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class PersonForm(forms.Form):
 @dataclass(frozen=True, slots=True)
 class Member:
     row: Membership
-    email: str  # empty for readers who do not administer the place of the role
+    email: str  # empty for users who do not administer the scope of the role
 
 
 MEMBERS: tuple[Column[Member], ...] = (
@@ -164,7 +164,7 @@ def add_user(request: Request) -> HttpResponse:
 
 
 def grantable(acting: Acting) -> list[tuple[str, str]]:
-    """(word, title) of every scope in which this person may grant roles."""
+    """Return key and title of every scope in which the user may grant roles."""
     return list(_grantable(acting))
 
 
@@ -225,6 +225,6 @@ def _needed(row: Membership) -> Action:
 
 
 def _place(row: Membership) -> tuple[str, str, str, int]:
-    """The platform first, then each department with its projects below it."""
+    """Return a sort key: the platform first, then each department followed by its projects."""
     department = row.project.department.name if row.project else row.department.name if row.department else ""
     return department, row.project.name if row.project else "", row.user.username, row.pk

@@ -1,4 +1,4 @@
-"""Pages of a person's own account: who is signed in, and the password."""
+"""Pages of the user's own account: identity and password."""
 
 from django import forms
 from django.contrib.auth import update_session_auth_hash
@@ -87,7 +87,7 @@ def password(request: Request) -> HttpResponse:
 
 
 def _changed(request: Request, form: PasswordForm) -> passwords.Changed:
-    """Raises RateLimited and what the service raises. This browser stays signed in."""
+    """Change the password; this browser stays signed in. Raises RateLimited and errors of the service."""
     values = form.cleaned_data
     with password_attempt(request, request.user.get_username(), passwords.WrongPassword):
         changed = passwords.change(

@@ -128,7 +128,7 @@ def budgetable(acting: Acting) -> Iterator[Owner]:
 
 
 def budget_setter(acting: Acting) -> Callable[[Owner], bool]:
-    """Tells of any number of owners whether this person may set their budgets."""
+    """Return a function that tells whether the user may set the budget of an owner."""
     everywhere = may(acting, Action.ADMINISTER)
     mine = set(administered_departments(acting).values_list("pk", flat=True))
     return lambda owner: everywhere if isinstance(owner, Department) else owner.department_id in mine

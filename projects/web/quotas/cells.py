@@ -10,16 +10,16 @@ from berth.core.amounts import MILLI
 UNLIMITED, OWNERS, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
 OPEN_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
-AMBIGUOUS = ("", "none")  # of a quota: without bound, or none at all?
+AMBIGUOUS = ("", "none")  # unlimited, or no quota at all?
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind`: amount | whole | weight | rank | flag. `path`: the service's word for it.
+    """A field of the grid. `kind`: amount, whole, weight, rank or flag. `path`: its key in the service.
 
-    `adds_up`: what projects are promised of it is told beside what their department has.
+    `adds_up`: the sum over the projects is shown beside the value of their department.
     """
 
     title: str
@@ -83,7 +83,7 @@ def read(field: Field, text: str) -> Any:
 
 
 def removes(text: str) -> bool:
-    """Whether it says that there is to be no quota at all, which is not one of 0."""
+    """Return whether the text removes the quota, which differs from a quota of 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 
@@ -105,13 +105,13 @@ def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
 
 
 def field_at(path: str, typed: Iterable[str]) -> str:
-    """The field that a complaint of the service is about; of those that were typed where it names none."""
+    """Return the field of an error of the service, or the first typed field if the error names none."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(typed), "gpu")
 
 
 def _number(word: str) -> float | None:
-    """Also as a spreadsheet writes it: 1,500 or 1 500."""
+    """Parse a number, also as spreadsheets write it: 1,500 or 1 500."""
     plain = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
     plain = plain.replace(",", "") if THOUSANDS.fullmatch(plain) else plain
     try:

@@ -60,7 +60,7 @@ class QuotaForm(forms.Form):
     limit_memory_mib = _amount("Memory limit, MiB", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values that the editing began with
+    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values when the form was opened
 
     def values(self) -> dict[str, Any]:
         """Return the values as arguments of the service."""
@@ -90,7 +90,7 @@ def initial_of(quota: Quota | None) -> dict[str, Any]:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The service's words as the form's fields."""
+    """Return a quota document as fields of the form."""
     weights = values["weight"]
     return {
         **{key: values[key] for key in ("gpu", "cpu", "memory_mib", "rank", "over_quota")},
@@ -138,5 +138,5 @@ def _shown(value: Any) -> str:
 
 
 def _plain(number: float) -> float:
-    """2.0 as people write it."""
+    """Return 2.0 as 2."""
     return int(number) if number.is_integer() else number

@@ -107,7 +107,7 @@ def _overtaken(
 
 
 def _may_set(request: Request, owner: Department | Project) -> None:
-    """A department's own quota is the platform's to set."""
+    """Raise NotFound or Forbidden unless the user may set the quota, for departments as platform admin."""
     require(request.acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(request.acting, Action.ADMINISTER)

@@ -116,7 +116,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
 
 
 def editable_departments(acting: Acting) -> set[int]:
-    """Ids of the departments whose projects this person may make and change."""
+    """Return the ids of the departments whose projects the user may create and change."""
     return {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
 
 

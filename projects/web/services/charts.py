@@ -1,4 +1,4 @@
-"""Charts of what a service's engines reported: cache use, queue, latency and engine count."""
+"""Charts of metrics of a service's engines: cache usage, queue, latency and engine count."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 
 SPAN = timedelta(hours=1)
-MOST_POINTS = 400  # in one chart; the file has all
+MOST_POINTS = 400  # points in one chart; the CSV file has all
 
 DATA_HEADS = (
     "Time", "Serving, engines", "Reporting, engines", "Token cache usage, %", "Queued, requests",
     "Queue time p95, ms",
 )  # fmt: skip
 
-LONGEST_GAP = 60.0  # seconds that a sample holds at least, however short the interval
+LONGEST_GAP = 60.0  # minimum seconds for which a sample is valid, however short the interval
 
 Pick = Callable[[MetricsPoint], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time that a chart covers; `longest_gap` is for how many seconds a sample holds."""
+    """Time range of a chart; a sample is valid for `longest_gap` seconds."""
 
     begin: datetime
     end: datetime
@@ -46,12 +46,12 @@ class Chart:
 
 
 def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
-    """Return no chart before the first sample of the last hour."""
+    """Return the charts of a service, none without a sample in the last hour."""
     points = _points(service, now)
     if not points:
         return []
     stride = -(-len(points) // MOST_POINTS)
-    points = points[::-stride][::-1]  # the latest stays
+    points = points[::-stride][::-1]  # keeps the latest
     out = config.scale_out_policy
     usage = out.token_usage_threshold * 100
     backlog = float(out.queue_depth_per_engine * max(points[-1].engines, 1))

@@ -157,7 +157,7 @@ def settings(request: Request, service: str) -> HttpResponse:
 
 
 def _take_yaml_faults(form: forms.Form, error: BerthError) -> None:
-    """All of them are about the one field."""
+    """Attach all problems to the field of settings."""
     for problem in getattr(error, "problems", ()):
         form.add_error("settings", str(problem))
     if not form.errors:

@@ -38,7 +38,7 @@ TITLES = {
 }
 IN_SECONDS = ("queue_latency_high", "ttft_high")
 
-Listed = tuple[Service, ScaleRequest | None]  # with the request that is under way
+Listed = tuple[Service, ScaleRequest | None]  # with its active request
 COLUMNS: tuple[Column[Listed], ...] = (
     Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
     Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
@@ -54,7 +54,7 @@ COLUMNS: tuple[Column[Listed], ...] = (
 
 
 def _counts(service: Any) -> tuple[int, int]:
-    """As the selector has counted them."""
+    """Return active and total engines as counted by the selector."""
     return service.active, service.total
 
 
@@ -133,7 +133,7 @@ def _engines(service: Service) -> list[tuple[InferenceEngine, Pod | None]]:
 
 
 def _progress(request: ScaleRequest) -> dict[str, Any]:
-    """The states on its way, those that it entered with their times, and what it waits for."""
+    """Return the states of a request with the times at which they were entered, and its pending reason."""
     entered = {step.status: step.at for step in request.steps.all()}
     way = list(WAYS[request.direction])
     if request.mode == "external" and request.direction == "scale_out":

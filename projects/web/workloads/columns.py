@@ -11,7 +11,7 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`sort`: the word by which the list is sorted by it; empty: it is not."""
+    """A column of the list. `sort` is its sort key, empty if the list cannot be sorted by it."""
 
     title: str
     sort: str = ""

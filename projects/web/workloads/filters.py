@@ -93,7 +93,7 @@ def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
 
 
 def _matching(words: str) -> Q:
-    """A word of the name, or key=value of a label."""
+    """Match a part of the name, or a label as key=value."""
     key, equals, value = words.partition("=")
     if equals and key:
         return Q(labels__contains={key: value})
