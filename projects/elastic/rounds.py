@@ -31,7 +31,7 @@ BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Rounds(LeaderLoop):
-    """`ports` makes what a pass works with, given the fence of the present lead."""
+    """Leader loop over services. `ports` returns the ports of a pass for the fence of the current lead."""
 
     name: ClassVar[str] = NAME
 
@@ -69,13 +69,13 @@ class Rounds(LeaderLoop):
         return super(Rounds, self).trigger(waiter, woken)
 
     def _forget_all_but(self, living: Collection[int]) -> None:
-        """An ended service would stay due and leave no rest; a pass under way still records when it ends."""
+        """Forget ended services, which would stay due, unless a pass is still running."""
         for pk in [pk for pk, running in self._under_way.items() if pk not in living and running.done()]:
             del self._under_way[pk]
             self._due.pop(pk, None)
 
     def _carry(self, service: Service) -> None:
-        """Run one pass, in a thread and with a connection of its own."""
+        """Run one pass in a thread, with its own database connection."""
         seconds = IDLE_SECONDS
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as traced:

@@ -24,7 +24,7 @@ class EngineBrief:
 
     @property
     def stuck_in(self) -> str:
-        """The failure that the current state of the engine counts as."""
+        """Return the failure that the current state of the engine counts as."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property

@@ -1,5 +1,5 @@
 """Decide the number of engines of a service from their metrics.
 
-A door reads settings with `document.parse`, the loop adds each sample to the service's `Window` with
-`conditions.seen` and asks `decide.decide`. Asking changes nothing: only a new sample moves a streak.
+REST views parse settings with `document.parse`. The loop adds each sample to the service's `Window` with
+`conditions.with_sample` and calls `decide.decide`, which changes nothing: only a new sample changes a streak.
 """
