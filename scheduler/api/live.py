@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
-from berth.server.web.live.listener import LISTENER, Ear, Note
+from berth.server.web.live.listener import LISTENER, Note, PageQueue
 from projects.access import has_role, is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
 from projects.connections.sockets import SignedInConsumer
@@ -40,19 +40,19 @@ class LiveConsumer(SignedInConsumer):
         return 0
 
     async def prepare(self) -> None:
-        self.ear = Ear()
-        await sync_to_async(LISTENER.add(self.ear).wait, thread_sensitive=False)(5.0)
+        self.queue = PageQueue()
+        await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
         for note in self._missed():  # an open line means that nothing is missed from here on
-            self.ear.hear(note)
+            self.queue.put(note)
 
     async def disconnect(self, code: int) -> None:
-        if hasattr(self, "ear"):
-            LISTENER.remove(self.ear)
+        if hasattr(self, "queue"):
+            LISTENER.remove(self.queue)
         await super().disconnect(code)
 
     async def send_messages(self) -> None:
         while True:
-            note = await self.ear.heard.get()
+            note = await self.queue.notes.get()
             if note["kind"] in ("tenants", "everything") and await self.check():
                 return  # the guard closes the socket
             if self.sight.covers(note):

@@ -9,7 +9,7 @@ from textual.widgets import DataTable, Static
 
 from berth.cli.top.app import Top
 from berth.cli.top.panels import summary
-from berth.cli.top.sight import Eye, Sight, Watched, watched
+from berth.cli.top.service import ServiceAddress, ServiceSnapshot, ServiceWatcher, watched
 from berth.client import Settings
 from berth.client.config import BadSettings
 from tests.cli.desk_of_commands import Terminal
@@ -55,8 +55,8 @@ def answering(changes: dict[str, Any] | None = None) -> Desk:
     return Desk(reply)
 
 
-def eye(desk: Desk, what: Watched | None = None) -> Eye:
-    return Eye(what or Watched("chat"), HERE, transport=desk.transport)
+def eye(desk: Desk, what: ServiceAddress | None = None) -> ServiceWatcher:
+    return ServiceWatcher(what or ServiceAddress("chat"), HERE, transport=desk.transport)
 
 
 def rows(app: Top, name: str) -> list[list[str]]:
@@ -103,7 +103,7 @@ async def test_r_looks_again_at_once() -> None:
 async def test_a_server_that_goes_away_is_said_and_the_last_answers_stay() -> None:
     told: list[httpx.Response | Exception] = []
 
-    def look() -> Sight:
+    def look() -> ServiceSnapshot:
         return eye(Desk(*told) if told else answering()).look()
 
     app = Top(look, title="chat", every=3600)
@@ -141,14 +141,18 @@ def test_a_service_that_says_little_is_shown_with_dashes() -> None:
 @pytest.mark.parametrize(
     ("service", "url", "what"),
     [
-        ("chat", "", Watched("chat")),
-        ("chat", "http://berth:8000", Watched("chat", "http://berth:8000")),
-        ("", "http://berth:8000/api/v1/services/chat/autoscaler", Watched("chat", "http://berth:8000")),
-        ("chat", "https://berth/api/v1/services/chat/", Watched("chat", "https://berth")),
-        ("", "https://gate/berth/api/v1/services/chat", Watched("chat", "https://gate/berth")),
+        ("chat", "", ServiceAddress("chat")),
+        ("chat", "http://berth:8000", ServiceAddress("chat", "http://berth:8000")),
+        (
+            "",
+            "http://berth:8000/api/v1/services/chat/autoscaler",
+            ServiceAddress("chat", "http://berth:8000"),
+        ),
+        ("chat", "https://berth/api/v1/services/chat/", ServiceAddress("chat", "https://berth")),
+        ("", "https://gate/berth/api/v1/services/chat", ServiceAddress("chat", "https://gate/berth")),
     ],
 )
-def test_an_address_may_name_the_service(service: str, url: str, what: Watched) -> None:
+def test_an_address_may_name_the_service(service: str, url: str, what: ServiceAddress) -> None:
     assert watched(service, url) == what
 
 
@@ -166,7 +170,8 @@ def test_a_token_is_not_shown_to_another_server(terminal: Terminal, monkeypatch:
 
     stored = Settings("http://berth:8000", "berth_secret")
     write_contexts(settings_path(), Contexts("berth", {"berth": stored}))
-    with Eye(Watched("chat")) as ours, Eye(Watched("chat", "http://other:8000")) as other:
+    elsewhere = ServiceAddress("chat", "http://other:8000")
+    with ServiceWatcher(ServiceAddress("chat")) as ours, ServiceWatcher(elsewhere) as other:
         assert (ours.settings.token, other.settings.token) == ("berth_secret", "")
 
 
@@ -180,7 +185,7 @@ def test_a_handle_is_looked_up_once() -> None:
         return httpx.Response(200, json=ANSWERS.get(last, found))
 
     desk = Desk(reply)
-    watching = eye(desk, Watched("vision/chat"))
+    watching = eye(desk, ServiceAddress("vision/chat"))
     watching.look()
     watching.look()
     assert [asked.partition("?")[0] for asked in desk.asked].count("GET /api/v1/workloads") == 1
@@ -189,7 +194,7 @@ def test_a_handle_is_looked_up_once() -> None:
 
 def test_what_cannot_be_seen_is_told_in_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(problem(404, detail="There is no service chat.", code="not-found"))
-    monkeypatch.setattr("berth.cli.top.sight._transport", desk.transport)
+    monkeypatch.setattr("berth.cli.top.service._transport", desk.transport)
     done = terminal.run("top", "--service", "chat")
     assert (done.exit_code, done.stdout) == (4, "")
     assert done.stderr.startswith("berth: There is no service chat.")
@@ -197,7 +202,7 @@ def test_what_cannot_be_seen_is_told_in_one_line(terminal: Terminal, monkeypatch
 
 @pytest.mark.shows("RLX-100")
 def test_where_there_is_no_screen_it_is_printed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.cli.top.sight._transport", answering().transport)
+    monkeypatch.setattr("berth.cli.top.service._transport", answering().transport)
     done = terminal.run("top", "--service", "chat", "--once")
     assert done.exit_code == 0, done.output
     assert "queue_backlog  out  45  40  20s of 20s  MET" in done.stdout

@@ -5,7 +5,7 @@ from typing import Any
 from textual.widgets import DataTable, Static
 
 from berth.cli.text import now
-from berth.cli.top.cluster import ClusterSight, NodeRow, PoolRow, Sort, WorkloadRow, headline, look
+from berth.cli.top.cluster import ClusterSnapshot, NodeRow, PoolRow, Sort, WorkloadRow, headline, look
 from berth.cli.top.cluster_app import ClusterTop
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
@@ -23,10 +23,10 @@ POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **ROOM}
 NODE = {"name": "train-0", "pool": "train", "state": "ready", **ROOM}
 
 
-def seen(*work: WorkloadRow) -> ClusterSight:
+def seen(*work: WorkloadRow) -> ClusterSnapshot:
     use = Use.model_validate(USE)
     pool, node = NodePool.model_validate(POOL), Node.model_validate(NODE)
-    return ClusterSight(now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
+    return ClusterSnapshot(now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
 
 
 def row(name: str, **fields: Any) -> WorkloadRow:
@@ -41,7 +41,7 @@ def text_of(app: ClusterTop, name: str) -> list[list[str]]:
 async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
     asked: list[Sort] = []
 
-    def looked(by: Sort) -> ClusterSight:
+    def looked(by: Sort) -> ClusterSnapshot:
         asked.append(by)
         return seen(row("\x1b[31mevil"), row("other", phase="pending"))
 
@@ -62,7 +62,7 @@ async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
 async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None:
     looks: list[Any] = [seen(row("train")), Unreachable("cannot reach http://here")]
 
-    def looked(_: Sort) -> ClusterSight:
+    def looked(_: Sort) -> ClusterSnapshot:
         found = looks.pop(0)
         if isinstance(found, Exception):
             raise found

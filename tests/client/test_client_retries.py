@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.client import RateLimited, ServerFailed, Unreachable
-from berth.client.retry import Loss, Patience, delay_before_next
+from berth.client.retry import Loss, RetryPolicy, delay_before_next
 from tests.client.desk import Desk, page, problem, workload
 
 LOST = httpx.ReadError("connection reset by peer")
@@ -49,8 +49,8 @@ def test_a_server_that_stays_away_is_given_up_on_with_its_address() -> None:
     desk = Desk(REFUSED)
     with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:8000: connection refused"):
         desk.client().workloads.get("x")
-    assert len(desk.requests) == Patience().attempts
-    assert len(desk.waits) == Patience().attempts - 1
+    assert len(desk.requests) == RetryPolicy().attempts
+    assert len(desk.waits) == RetryPolicy().attempts - 1
 
 
 def test_the_wait_the_server_asked_for_is_kept() -> None:
@@ -85,9 +85,9 @@ def test_what_may_be_done_twice_is_never_repeated(
     attempt: int, outcome: Loss | int, asked: float | None, chance: float
 ) -> None:
     delay = delay_before_next(
-        Patience(), attempt, outcome, repeatable=False, retry_after=asked, chance=chance
+        RetryPolicy(), attempt, outcome, repeatable=False, retry_after=asked, chance=chance
     )
     if delay is not None:
         assert outcome in (Loss.NEVER_SENT, 429)
-        assert attempt < Patience().attempts
-        assert 0 <= delay <= Patience().max_retry_after
+        assert attempt < RetryPolicy().attempts
+        assert 0 <= delay <= RetryPolicy().max_retry_after

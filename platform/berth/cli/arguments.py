@@ -68,10 +68,10 @@ def context_names(incomplete: str) -> list[str]:
 def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
     from berth.client import Client, ClientError
     from berth.client.config import BadSettings
-    from berth.client.retry import Patience
+    from berth.client.retry import RetryPolicy
 
     try:
-        with Client(patience=Patience(attempts=1)) as client:
+        with Client(retry_policy=RetryPolicy(attempts=1)) as client:
             names = list(ask(client))
     except (ClientError, BadSettings):
         return []

@@ -14,7 +14,7 @@ class Loss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Number of attempts and delays in seconds."""
 
     attempts: int = 5
@@ -24,7 +24,7 @@ class Patience:
 
 
 def delay_before_next(
-    patience: Patience,
+    retry_policy: RetryPolicy,
     attempt: int,
     outcome: Loss | int,
     *,
@@ -37,11 +37,11 @@ def delay_before_next(
     `repeatable`: the server executes the request once, however often it arrives. `chance` (0 to 1) spreads
     the retries of clients that were refused together.
     """
-    if attempt >= patience.attempts or not _worth_repeating(outcome, repeatable):
+    if attempt >= retry_policy.attempts or not _worth_repeating(outcome, repeatable):
         return None
     if retry_after is not None:
-        return retry_after if retry_after <= patience.max_retry_after else None
-    delay: float = min(patience.first_delay * 2 ** (attempt - 1), patience.longest_delay)
+        return retry_after if retry_after <= retry_policy.max_retry_after else None
+    delay: float = min(retry_policy.first_delay * 2 ** (attempt - 1), retry_policy.longest_delay)
     return delay * (0.5 + chance)
 
 

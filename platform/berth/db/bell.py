@@ -21,7 +21,7 @@ def ring(name: str, keys: Iterable[str]) -> None:
         left = left[KEYS_AT_ONCE:]
 
 
-class Ear:
+class Wakeup:
     """Wake-ups for one request, delivered to its event loop."""
 
     def __init__(self, key: str) -> None:
@@ -53,23 +53,23 @@ class Bell:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._ears: dict[str, set[Ear]] = {}
+        self._wakeups: dict[str, set[Wakeup]] = {}
         self._thread: threading.Thread | None = None
 
-    def add(self, ear: Ear) -> None:
+    def add(self, wakeup: Wakeup) -> None:
         """Start listening, possibly after a short delay; waiting requests also poll."""
         with self._lock:
-            self._ears.setdefault(ear.key, set()).add(ear)
+            self._wakeups.setdefault(wakeup.key, set()).add(wakeup)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._listen, name=f"berth-{self._name}", daemon=True)
                 self._thread.start()
 
-    def remove(self, ear: Ear) -> None:
+    def remove(self, wakeup: Wakeup) -> None:
         with self._lock:
-            there = self._ears.get(ear.key, set())
-            there.discard(ear)
+            there = self._wakeups.get(wakeup.key, set())
+            there.discard(wakeup)
             if not there:
-                self._ears.pop(ear.key, None)
+                self._wakeups.pop(wakeup.key, None)
 
     def _listen(self) -> None:
         try:
@@ -85,13 +85,13 @@ class Bell:
 
     def _wanted(self) -> bool:
         with self._lock:
-            if not self._ears:
+            if not self._wakeups:
                 self._thread = None
-            return bool(self._ears)
+            return bool(self._wakeups)
 
     def _ring(self, keys: frozenset[str]) -> None:
         with self._lock:
-            named = list(self._ears) if EVERYBODY in keys else keys
-            ears = [ear for key in named for ear in self._ears.get(key, ())]
-        for ear in ears:
-            ear.ring()
+            named = list(self._wakeups) if EVERYBODY in keys else keys
+            wakeups = [wakeup for key in named for wakeup in self._wakeups.get(key, ())]
+        for wakeup in wakeups:
+            wakeup.ring()

@@ -11,7 +11,7 @@ from berth.cli.output import Output, OutputOption, print_items, print_section, s
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
-    from berth.cli.top.cluster import ClusterSight
+    from berth.cli.top.cluster import ClusterSnapshot
 
 
 def top(
@@ -67,7 +67,7 @@ def top(
         ).run()  # fmt: skip
 
 
-def _print(seen: "ClusterSight", output: Output) -> None:
+def _print(seen: "ClusterSnapshot", output: Output) -> None:
     from berth.cli.top.cluster import headline, node_columns, pool_columns, workload_columns
 
     if output is Output.CSV:
@@ -91,12 +91,12 @@ def _service(service: str, url: str, every: float, once: Output | None) -> None:
     from dataclasses import asdict
 
     from berth.cli.top.panels import summary
-    from berth.cli.top.sight import Eye, watched
+    from berth.cli.top.service import ServiceWatcher, watched
 
     what = watched(service, url)
-    with Eye(what) as eye:
+    with ServiceWatcher(what) as watcher:
         if once is not None:
-            seen = eye.look()
+            seen = watcher.look()
             if once.is_data:
                 show_data({**asdict(seen), "at": seen.at.isoformat()}, once)
             else:
@@ -104,5 +104,5 @@ def _service(service: str, url: str, every: float, once: Output | None) -> None:
             return
         from berth.cli.top.app import Top
 
-        eye.look()  # report an error before the screen opens, not on a screen
-        Top(eye.look, title=f"{what.service} on {eye.settings.address}", every=every).run()
+        watcher.look()  # report an error before the screen opens, not on a screen
+        Top(watcher.look, title=f"{what.service} on {watcher.settings.address}", every=every).run()

@@ -11,7 +11,7 @@ from textual.widgets import DataTable, Footer, Header, Sparkline, Static
 from berth.cli.text import local
 from berth.cli.top import panels
 from berth.cli.top.refreshing import Refreshing
-from berth.cli.top.sight import Sight
+from berth.cli.top.service import ServiceSnapshot
 
 KEPT = 120
 
@@ -27,7 +27,7 @@ class Top(Refreshing):
     #trouble { color: $error; height: auto; }
     """
 
-    def __init__(self, look: Callable[[], Sight], *, title: str, every: float) -> None:
+    def __init__(self, look: Callable[[], ServiceSnapshot], *, title: str, every: float) -> None:
         super().__init__(title=title, every=every)
         self._ask = look
         self._usage: deque[float] = deque(maxlen=KEPT)
@@ -60,10 +60,10 @@ class Top(Refreshing):
             self.query_one(f"#{name}").border_title = name
         self.begin()
 
-    def look(self) -> Sight:
+    def look(self) -> ServiceSnapshot:
         return self._ask()
 
-    def show(self, seen: Sight) -> None:
+    def show(self, seen: ServiceSnapshot) -> None:
         self.sub_title = f"as of {local(seen.at)}"
         self.query_one("#status", Static).update(Text("\n".join(panels.status_lines(seen))))
         metrics = "\n".join(f"{name:<18} {value:>9}" for name, value in panels.metric_rows(seen))
@@ -79,7 +79,7 @@ class Top(Refreshing):
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
 
-    def _draw(self, seen: Sight) -> None:
+    def _draw(self, seen: ServiceSnapshot) -> None:
         metrics = seen.status.get("recent_metrics") or {}
         for name, key, series in (
             ("usage", "avg_token_usage", self._usage),

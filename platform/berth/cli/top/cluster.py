@@ -60,7 +60,7 @@ class WorkloadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSight:
+class ClusterSnapshot:
     at: datetime
     now: "Use"
     pools: Sequence[PoolRow]
@@ -78,7 +78,7 @@ class ClusterSight:
         }
 
 
-def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSight:
+def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSnapshot:
     """Fetch pools, nodes and the workloads that the user may see."""
     whole = client.utilization.cluster(pool=pool, hours=1)
     of_pools = {each.pool: each.now for each in whole.pools}
@@ -92,7 +92,7 @@ def look(client: "Client", pool: str | None, project: str | None, sort: Sort) ->
         WorkloadRow(each, use.now if (use := of_work.get(each.id)) else None, use.idle_since if use else None)
         for each in work[:SHOWN]
     ]
-    return ClusterSight(
+    return ClusterSnapshot(
         now(),
         whole.now,
         [PoolRow(each, of_pools.get(each.name)) for each in pools if pool in (None, each.name)],
@@ -102,16 +102,16 @@ def look(client: "Client", pool: str | None, project: str | None, sort: Sort) ->
     )
 
 
-def headline(sight: ClusterSight) -> str:
+def headline(snapshot: ClusterSnapshot) -> str:
     """Return one line about the cluster."""
-    there = sum(row.pool.capacity.gpu or 0 for row in sight.pools)
-    phases = [row.workload.phase for row in sight.workloads]
+    there = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
+    phases = [row.workload.phase for row in snapshot.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
     waiting = sum(phase in ("pending", "reserved") for phase in phases)
-    held = sight.now.allocated.gpu
+    held = snapshot.now.allocated.gpu
     share = f" ({held / there:.0%})" if there else ""
-    measured = "" if sight.now.gpu_busy_percent is None else f", {busy(sight.now)} busy"
-    more = ", more not shown" if sight.more else ""
+    measured = "" if snapshot.now.gpu_busy_percent is None else f", {busy(snapshot.now)} busy"
+    more = ", more not shown" if snapshot.more else ""
     return (
         f"{number(held)} of {number(there)} GPUs allocated{share}{measured}; "
         f"workloads: {running} running, {waiting} pending{more}"

@@ -11,7 +11,7 @@ from textual.widgets import DataTable, Footer, Header, Static
 from berth.cli.output import Column
 from berth.cli.text import local, safe
 from berth.cli.top.cluster import (
-    ClusterSight,
+    ClusterSnapshot,
     Sort,
     headline,
     node_columns,
@@ -32,7 +32,9 @@ class ClusterTop(Refreshing):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*Refreshing.BINDINGS, ("s", "sort", "Sort")]
 
-    def __init__(self, look: Callable[[Sort], ClusterSight], *, title: str, every: float, sort: Sort) -> None:
+    def __init__(
+        self, look: Callable[[Sort], ClusterSnapshot], *, title: str, every: float, sort: Sort
+    ) -> None:
         super().__init__(title=title, every=every)
         self._ask, self._sort = look, sort
 
@@ -54,10 +56,10 @@ class ClusterTop(Refreshing):
         self._sort = kinds[(kinds.index(self._sort) + 1) % len(kinds)]
         self.action_refresh_now()
 
-    def look(self) -> ClusterSight:
+    def look(self) -> ClusterSnapshot:
         return self._ask(self._sort)
 
-    def show(self, seen: ClusterSight) -> None:
+    def show(self, seen: ClusterSnapshot) -> None:
         self.sub_title = f"as of {local(seen.at)}"
         self.query_one("#headline", Static).update(Text(safe(headline(seen))))
         self._fill("pools", seen.pools, pool_columns())

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth.cli.text import age, number, plain, safe, span
-from berth.cli.top.sight import Sight
+from berth.cli.top.service import ServiceSnapshot
 
 Row = tuple[str, ...]
 ENGINES = ("ENGINE", "STATUS", "HEALTHY", "ORIGIN", "RUNNING", "WEIGHTS", "URL")
@@ -22,13 +22,13 @@ SHOWN_METRICS = (
 )
 
 
-def status_lines(sight: Sight) -> Iterator[str]:
-    status, decision = sight.status, sight.status.get("last_decision") or {}
+def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
+    status, decision = snapshot.status, snapshot.status.get("last_decision") or {}
     on = "on" if status.get("enabled") else "off"
     yield f"autoscaler {on}, {'running' if status.get('running') else 'not running'}"
     bounds = f"{plain(status.get('min_engines'))} to {plain(status.get('max_engines'))}"
     yield f"engines    {plain(status.get('current_engines'))}, allowed {bounds}"
-    yield f"last       {_last_action(sight)}"
+    yield f"last       {_last_action(snapshot)}"
     if decision:
         delta = f" {plain(decision.get('delta'))}" if decision.get("delta") else ""
         yield f"decided    {plain(decision.get('action'))}{delta}: {plain(decision.get('reason'))}"
@@ -38,13 +38,13 @@ def status_lines(sight: Sight) -> Iterator[str]:
         yield f"error      {safe(error)}"
 
 
-def metric_rows(sight: Sight) -> list[tuple[str, str]]:
-    seen = sight.status.get("recent_metrics") or {}
+def metric_rows(snapshot: ServiceSnapshot) -> list[tuple[str, str]]:
+    seen = snapshot.status.get("recent_metrics") or {}
     return [(name, _figure(seen.get(key))) for name, key in SHOWN_METRICS]
 
 
-def condition_rows(sight: Sight) -> list[Row]:
-    conditions: Mapping[str, Any] = sight.conditions.get("conditions") or {}
+def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
+    conditions: Mapping[str, Any] = snapshot.conditions.get("conditions") or {}
     return [
         (
             safe(name),
@@ -58,8 +58,8 @@ def condition_rows(sight: Sight) -> list[Row]:
     ]
 
 
-def engine_rows(sight: Sight) -> list[Row]:
-    models: Mapping[str, Any] = sight.engines.get("models") or {}
+def engine_rows(snapshot: ServiceSnapshot) -> list[Row]:
+    models: Mapping[str, Any] = snapshot.engines.get("models") or {}
     return [
         (
             safe(engine.get("engine_id")),
@@ -75,37 +75,37 @@ def engine_rows(sight: Sight) -> list[Row]:
     ]
 
 
-def history_rows(sight: Sight) -> list[Row]:
+def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
     return [
         (
-            f"{age(_moment(record.get('triggered_at')), sight.at)} ago",
+            f"{age(_moment(record.get('triggered_at')), snapshot.at)} ago",
             safe(record.get("action")),
             f"{plain(record.get('from_engines'))} to {plain(record.get('to_engines'))}",
             safe(record.get("status")),
             _took(record),
             safe(record.get("error_message") or record.get("reason")),
         )
-        for record in sight.history.get("history") or []
+        for record in snapshot.history.get("history") or []
     ]
 
 
-def summary(sight: Sight) -> str:
+def summary(snapshot: ServiceSnapshot) -> str:
     """Return all panels as plain text, for output that is not a terminal."""
     parts = [
-        *status_lines(sight),
-        ", ".join(f"{name} {value}" for name, value in metric_rows(sight)),
-        *("  ".join(row) for row in condition_rows(sight)),
-        *("  ".join(row) for row in engine_rows(sight)),
-        *("  ".join(row) for row in history_rows(sight)),
+        *status_lines(snapshot),
+        ", ".join(f"{name} {value}" for name, value in metric_rows(snapshot)),
+        *("  ".join(row) for row in condition_rows(snapshot)),
+        *("  ".join(row) for row in engine_rows(snapshot)),
+        *("  ".join(row) for row in history_rows(snapshot)),
     ]
     return "\n".join(parts)
 
 
-def _last_action(sight: Sight) -> str:
-    moment = _moment(sight.status.get("last_scale_time"))
+def _last_action(snapshot: ServiceSnapshot) -> str:
+    moment = _moment(snapshot.status.get("last_scale_time"))
     if moment is None:
         return "never scaled"
-    return f"{safe(sight.status.get('last_scale_action'))}, {age(moment, sight.at)} ago"
+    return f"{safe(snapshot.status.get('last_scale_action'))}, {age(moment, snapshot.at)} ago"
 
 
 def _verdict(one: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
 from berth.client.aio.workloads import AsyncWorkloads
 from berth.client.config import Settings, load_settings
 from berth.client.models.people import Identity, PasswordChanged
-from berth.client.retry import Patience
+from berth.client.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from berth.client.aio.session import AsyncSession
@@ -39,12 +39,12 @@ class AsyncClient:
         settings: Settings | None = None,
         *,
         http: httpx.AsyncBaseTransport | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.settings = settings or load_settings()
         self._sleep = sleep
-        self._transport = AsyncTransport(self.settings, http=http, patience=patience, sleep=sleep)
+        self._transport = AsyncTransport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
         self.workloads = AsyncWorkloads(self._transport, sleep)
         self.events = AsyncEvents(self._transport)
         self.evictions = AsyncEvictions(self._transport)

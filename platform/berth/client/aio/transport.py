@@ -23,7 +23,7 @@ from berth.client.http import (
     refused,
     unreachable,
 )
-from berth.client.retry import Loss, Patience, delay_before_next
+from berth.client.retry import Loss, RetryPolicy, delay_before_next
 
 
 class AsyncTransport:
@@ -34,12 +34,12 @@ class AsyncTransport:
         settings: Settings,
         *,
         http: httpx.AsyncBaseTransport | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
         self._chance = chance
         self._http = httpx.AsyncClient(**connection_options(settings), transport=http)
@@ -89,7 +89,7 @@ class AsyncTransport:
             content=content,
         )
         again = method == "GET" if repeatable is None else repeatable
-        for attempt in range(1, self._patience.attempts + 1):
+        for attempt in range(1, self._retry_policy.attempts + 1):
             answer = await self._once(request, attempt, again)
             if answer is not None:
                 return answer
@@ -149,7 +149,7 @@ class AsyncTransport:
             refusal = refused(answer)
             failure, outcome, retry_after = refusal, answer.status_code, refusal.retry_after
         delay = delay_before_next(
-            self._patience,
+            self._retry_policy,
             attempt,
             outcome,
             repeatable=repeatable,

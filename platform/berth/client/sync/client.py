@@ -10,7 +10,7 @@ import httpx
 
 from berth.client.config import Settings, load_settings
 from berth.client.models.people import Identity, PasswordChanged
-from berth.client.retry import Patience
+from berth.client.retry import RetryPolicy
 from berth.client.sync.history import Audit, Cycles, Events, Evictions
 from berth.client.sync.people import Members, Tokens, Users
 from berth.client.sync.pools import NodePools, Nodes
@@ -40,12 +40,12 @@ class Client:
         settings: Settings | None = None,
         *,
         http: httpx.BaseTransport | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings or load_settings()
         self._sleep = sleep
-        self._transport = Transport(self.settings, http=http, patience=patience, sleep=sleep)
+        self._transport = Transport(self.settings, http=http, retry_policy=retry_policy, sleep=sleep)
         self.workloads = Workloads(self._transport, sleep)
         self.events = Events(self._transport)
         self.evictions = Evictions(self._transport)

@@ -24,7 +24,7 @@ from berth.client.http import (
     refused,
     unreachable,
 )
-from berth.client.retry import Loss, Patience, delay_before_next
+from berth.client.retry import Loss, RetryPolicy, delay_before_next
 
 
 class Transport:
@@ -35,12 +35,12 @@ class Transport:
         settings: Settings,
         *,
         http: httpx.BaseTransport | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
         self._chance = chance
         self._http = httpx.Client(**connection_options(settings), transport=http)
@@ -90,7 +90,7 @@ class Transport:
             content=content,
         )
         again = method == "GET" if repeatable is None else repeatable
-        for attempt in range(1, self._patience.attempts + 1):
+        for attempt in range(1, self._retry_policy.attempts + 1):
             answer = self._once(request, attempt, again)
             if answer is not None:
                 return answer
@@ -149,7 +149,7 @@ class Transport:
             refusal = refused(answer)
             failure, outcome, retry_after = refusal, answer.status_code, refusal.retry_after
         delay = delay_before_next(
-            self._patience,
+            self._retry_policy,
             attempt,
             outcome,
             repeatable=repeatable,

@@ -11,7 +11,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
 from berth.core.frames import CONTENT_TYPE, packed
-from berth.db.bell import Bell, Ear
+from berth.db.bell import Bell, Wakeup
 from berth.server.api.problems import to_logged_error
 
 WAIT_MAX = 25  # seconds; many proxies close connections that are silent for longer
@@ -41,18 +41,18 @@ async def _wait_async(respond: Responder, bell: Bell, key: str, seconds: float) 
     """Wait without a thread or a database connection; cancelled when the client disconnects."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    ear = Ear(key)
-    bell.add(ear)
+    wakeup = Wakeup(key)
+    bell.add(wakeup)
     try:
         while True:
-            await ear.wait(min(RECHECK_SECONDS, max(0.0, deadline - loop.time())))
+            await wakeup.wait(min(RECHECK_SECONDS, max(0.0, deadline - loop.time())))
             if (
                 data := await sync_to_async(_respond_and_disconnect)(respond, loop.time() >= deadline)
             ) is not None:
                 yield data
                 return
     finally:
-        bell.remove(ear)
+        bell.remove(wakeup)
 
 
 def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:

@@ -22,14 +22,14 @@ MOST_WAITING = 1000  # notes for one page; if it reads too slowly, it is told th
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
-class Ear:
+class PageQueue:
     """Queue of notes for one open page, in the event loop that serves it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.heard: asyncio.Queue[Note] = asyncio.Queue()
+        self.notes: asyncio.Queue[Note] = asyncio.Queue()
 
-    def hear(self, note: Note) -> None:
+    def put(self, note: Note) -> None:
         """Add a note; may be called from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._keep, note)
@@ -37,11 +37,11 @@ class Ear:
             return
 
     def _keep(self, note: Note) -> None:
-        if self.heard.qsize() >= MOST_WAITING:
-            while not self.heard.empty():
-                self.heard.get_nowait()
+        if self.notes.qsize() >= MOST_WAITING:
+            while not self.notes.empty():
+                self.notes.get_nowait()
             note = EVERYTHING
-        self.heard.put_nowait(note)
+        self.notes.put_nowait(note)
 
 
 class Listener:
@@ -49,17 +49,17 @@ class Listener:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ears: set[Ear] = set()
+        self._queues: set[PageQueue] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._past: deque[tuple[float, Note]] = deque()
         self._known_from = math.inf  # `_past` has every note since this time
         self._wanted_at = 0.0
 
-    def add(self, ear: Ear) -> threading.Event:
+    def add(self, queue: PageQueue) -> threading.Event:
         """Add a page; the returned event is set once the thread listens to the database."""
         with self._lock:
-            self._ears.add(ear)
+            self._queues.add(queue)
             self._wanted_at = time.monotonic()
             if self._thread is None:
                 self._ready = threading.Event()
@@ -67,9 +67,9 @@ class Listener:
                 self._thread.start()
             return self._ready
 
-    def remove(self, ear: Ear) -> None:
+    def remove(self, queue: PageQueue) -> None:
         with self._lock:
-            self._ears.discard(ear)
+            self._queues.discard(queue)
 
     def missed(self, since: float) -> list[Note]:
         """Return the notes since a time of any web process's clock.
@@ -102,7 +102,7 @@ class Listener:
     def _wanted(self) -> bool:
         with self._lock:
             now = time.monotonic()
-            if self._ears:
+            if self._queues:
                 self._wanted_at = now
             if now - self._wanted_at <= LINGERS_SECONDS:
                 return True
@@ -116,12 +116,12 @@ class Listener:
 
     def _hand_on(self, note: Note) -> None:
         with self._lock:
-            ears = list(self._ears)
+            queues = list(self._queues)
             self._past.append((time.time(), note))
             if len(self._past) > REMEMBERED:
                 self._known_from = self._past.popleft()[0]
-        for ear in ears:
-            ear.hear(note)
+        for queue in queues:
+            queue.put(note)
 
 
 LISTENER = Listener()

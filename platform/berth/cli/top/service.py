@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from berth.cli.text import now
 from berth.client.config import BadSettings, Settings, load_settings
-from berth.client.retry import Patience
+from berth.client.retry import RetryPolicy
 from berth.client.sync.transport import Transport
 from berth.client.sync.workloads import Workloads
 
@@ -20,7 +20,7 @@ ROOT = "/api/v1/services/"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ServiceSnapshot:
     """Answers of the server about one service."""
 
     at: datetime
@@ -31,14 +31,14 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ServiceAddress:
     """A service and the address of its server; an empty address means the server of the settings."""
 
     service: str
     address: str = ""
 
 
-def watched(service: str, url: str) -> Watched:
+def watched(service: str, url: str) -> ServiceAddress:
     """Parse `--service` and `--url`, which is the address of a server, a service or its autoscaler.
 
     Raise BadSettings if they name different services or none.
@@ -55,15 +55,15 @@ def watched(service: str, url: str) -> Watched:
     if not (service or named):
         raise BadSettings("--service: missing; allowed: the name of a service")
     address = f"{parts.scheme}://{parts.netloc}{before.rstrip('/')}" if url else ""
-    return Watched(service or named, address)
+    return ServiceAddress(service or named, address)
 
 
-class Eye:
+class ServiceWatcher:
     """Client for one service. It does not retry: the next refresh comes soon."""
 
     def __init__(
         self,
-        what: Watched,
+        what: ServiceAddress,
         settings: Settings | None = None,
         *,
         transport: Callable[[Settings], Transport] | None = None,
@@ -80,10 +80,10 @@ class Eye:
     ) -> None:
         self._transport.close()
 
-    def look(self) -> Sight:
+    def look(self) -> ServiceSnapshot:
         root = self._root or self._find_root()
         get = self._transport.get
-        return Sight(
+        return ServiceSnapshot(
             now(),
             get(f"{root}/autoscaler/status"),
             get(f"{root}/autoscaler/conditions"),
@@ -100,11 +100,11 @@ class Eye:
         return self._root
 
 
-def _settings(what: Watched) -> Settings:
+def _settings(what: ServiceAddress) -> Settings:
     """Return the settings; a stored token is sent only to the server that it was stored for."""
     named = {"BERTH_URL": what.address} if what.address else {}
     return load_settings({**os.environ, **named})
 
 
 def _transport(settings: Settings) -> Transport:
-    return Transport(settings, patience=Patience(attempts=1))
+    return Transport(settings, retry_policy=RetryPolicy(attempts=1))
