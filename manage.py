@@ -11,10 +11,10 @@ sys.path.insert(1, str(Path(__file__).resolve().parent / "platform"))
 def main() -> None:
     from django.core.management import execute_from_command_line
 
-    from berth.db.embedded import at_hand
+    from berth.db.embedded import running_database
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-    with at_hand(wanted="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
+    with running_database(wanted="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
         execute_from_command_line(sys.argv)
 
 

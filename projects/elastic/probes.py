@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from berth.db.crash_points import outside_transactions
@@ -140,7 +141,7 @@ def _drain(engine: InferenceEngine, context: ProbeContext) -> Probe:
 def _seed_identity(view: View, ports: Ports) -> Identity | None:
     adapter = ports.engines(view.spec.engine, True)
     for engine in healthy_initial(view.engines):
-        identity = _or_none(lambda url=engine.url: adapter.identity(url))  # type: ignore[misc]
+        identity = _or_none(partial(adapter.identity, engine.url))
         if identity is not None:
             return identity
     return None

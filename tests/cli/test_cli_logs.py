@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from berth.cli import following
-from berth.cli.following import Matching, Screen, harmless
+from berth.cli.following import Matching, Screen, split_safe
 from tests.cli.conftest import Terminal
 from tests.client.desk import Desk, page, workload
 
@@ -36,7 +36,7 @@ def found(*lines: tuple[int, str], before: Any = (), after: Any = (), **more: An
 
 
 def test_colours_go_through_and_commands_do_not() -> None:
-    assert harmless(EVIL) == (TAME, b"")
+    assert split_safe(EVIL) == (TAME, b"")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -52,7 +52,7 @@ def test_it_does_not_matter_in_which_pieces_they_come(size: int, monkeypatch: py
 
 def test_text_in_all_alphabets_is_text() -> None:
     text = "Grüße 你好 ± naïve ñ\t|\n".encode()
-    assert harmless(text) == (text, b"")
+    assert split_safe(text) == (text, b"")
 
 
 def test_lines_that_match_come_whole_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

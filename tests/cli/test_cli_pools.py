@@ -166,7 +166,7 @@ def test_a_node_is_not_ended_without_a_word(terminal: Terminal, monkeypatch: pyt
     refused = terminal.run("node", "terminate", "train-1", desk=(unasked := Desk(node("ready", work))))
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
     assert all(asked.startswith("GET") for asked in unasked.asked)
-    monkeypatch.setattr("berth.cli.commands.nodes.is_person", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.nodes.is_interactive", lambda: True)
     desk = Desk(node("ready", work))
     asked = terminal.run("node", "terminate", "train-1", desk=desk, input="n\n")
     assert "vision/train (8 pods); ads/rank (1 pod, not preemptible)" in asked.stderr
@@ -264,7 +264,7 @@ def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
     lines = ["  drain train-3: no workloads", "  drain train-2: vision/train (1 pod)"]
     told = terminal.run("pool", "scale", "train", "2", desk=Desk(pool(nodes_desired=2, **draining)))
     assert told.stdout.splitlines() == ["train: active, 2 nodes desired, 2 to 16", *lines]
-    monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.pools.is_interactive", lambda: True)
     would = httpx.Response(200, json={"nodes_desired": 4, "nodes": 2, **draining})
     desk = Desk(would)
     refused = terminal.run("pool", "scale", "train", "2", desk=desk)
@@ -288,7 +288,7 @@ def test_an_edit_that_drains_nodes_names_them_and_asks_on_a_terminal(
     desk = Desk(reduced)
     assert terminal.run(*words, "--dry-run", desk=desk).stdout.splitlines() == lines
     assert (desk.asked, sent(desk)) == ([preview], {"nodes": [1, 2]})
-    monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.pools.is_interactive", lambda: True)
     desk = Desk(reduced)
     refused = terminal.run(*words, desk=desk, input="n\n")
     assert (refused.exit_code, refused.stdout.splitlines()[:2], desk.asked) == (1, lines, [preview])

@@ -61,7 +61,7 @@ def test_a_log_that_grew_too_long_is_put_aside_while_its_writer_goes_on(tmp_path
     assert one.log.stat().st_size == 0
     assert one.log.with_name("one.log.1").stat().st_size == LOG_LIMIT + 1
     one.start(0.0)
-    until(lambda: "first" in one.last_words())
+    until(lambda: "first" in one.log_tail())
 
 
 SUPERVISED = """

@@ -109,12 +109,12 @@ class Screen:
 
     def __call__(self, piece: bytes) -> None:
         if self._is_terminal:
-            piece, self._held = harmless(self._held + piece)
+            piece, self._held = split_safe(self._held + piece)
         self._write(piece)
 
     def end(self) -> None:
         if self._held:
-            self._write(harmless(self._held + b"\n")[0][:-1])
+            self._write(split_safe(self._held + b"\n")[0][:-1])
             self._held = b""
 
     def _write(self, piece: bytes) -> None:
@@ -158,7 +158,7 @@ def as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str
     yield from sorted((number, line) for number, line in shown.items() if number > last)
 
 
-def harmless(data: bytes) -> tuple[bytes, bytes]:
+def split_safe(data: bytes) -> tuple[bytes, bytes]:
     """Return the text that a terminal may show, and an incomplete sequence at the end."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
@@ -197,7 +197,7 @@ def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS
                 live.update(Group(last, Text(safe(f"berth: {error}"), style="red")), refresh=True)
 
 
-def stay_with(client: "Client", workload: "Workload") -> "Workload":
+def follow_phases(client: "Client", workload: "Workload") -> "Workload":
     """Print each phase change; return the workload as it ended."""
     last = workload
     for last in client.workloads.changes(workload.id):

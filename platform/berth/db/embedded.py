@@ -96,7 +96,7 @@ class Embedded:
                 "dump it with the old release, or run a server of your own and set DATABASE_URL."
             )
         _own(self.socket)
-        self._forget_the_dead()
+        self._remove_stale_locks()
         self._restrict_logins()
 
     def command(self) -> list[str]:
@@ -191,7 +191,7 @@ class Embedded:
             )
         return done.stdout
 
-    def _forget_the_dead(self) -> None:
+    def _remove_stale_locks(self) -> None:
         """Remove the lock files of a killed server; another process may have its process id by now."""
         if self.holder() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -221,7 +221,7 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
 
 
 @contextlib.contextmanager
-def at_hand(*, wanted: bool = True) -> Iterator[None]:
+def running_database(*, wanted: bool = True) -> Iterator[None]:
     """Yield the running server, or one started for the length of the block."""
     cluster = Embedded(home() / "postgres")
     if not wanted or cluster.holder():
@@ -304,10 +304,10 @@ def _own(directory: Path) -> None:
         os.close(opened)
     if account:
         for place in (directory, programs()):
-            _let_pass(place)
+            _allow_traversal(place)
 
 
-def _let_pass(place: Path) -> None:
+def _allow_traversal(place: Path) -> None:
     """Let other users enter, but not list, the parent directories."""
     for above in place.parents:
         mode = above.stat().st_mode

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class NotWired(LookupError):
-    """A pool names a provider or a runtime that this installation has not."""
+    """A pool names a provider or a runtime that is not available in this installation."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def prepared(provider: Provider) -> PreparedHere:
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """One for all pools with the same settings: the SDK's clients take long to make."""
+    """Return one provider for all pools with the same settings: clients of the SDK are slow to create."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data

@@ -54,7 +54,7 @@ class Crew:
         for number in left:
             self.finished.put((number, calls.interrupted("its node was removed")))
 
-    def dismiss(self) -> None:
+    def close_slots(self) -> None:
         """Close all slots at once; each leaves the contexts of its plugins."""
         closers = [threading.Thread(target=slot.close, daemon=True) for slot in self._slots]
         for closer in closers:

@@ -41,7 +41,7 @@ class Worker:
         self._at_once = self._ray_was_lost = False
         self._link = Link(facts.address, facts.secret, goes_on=self._goes_on)
         self._ray = session_ray.SessionRay()
-        self._having: set[int] = set()
+        self._held: set[int] = set()
         self._seen: deque[tuple[int, int]] = deque(maxlen=2000)  # a repeated answer may contain them again
         self._lock = threading.Lock()
 
@@ -92,9 +92,9 @@ class Worker:
         crew = Crew(self._slots(tuple(plugins), welcome))
         crew.start()
         fetching = threading.Thread(target=self._fetch, args=(crew,), name="fetch", daemon=True)
-        handing_in = threading.Thread(target=self._hand_in, args=(crew,), name="hand-in", daemon=True)
+        sender = threading.Thread(target=self._send_finished, args=(crew,), name="hand-in", daemon=True)
         fetching.start()
-        handing_in.start()
+        sender.start()
         while not self._stop.wait(LOOK):
             if self._ray.is_lost:
                 log.error("the session's Ray ended: this worker ends, to be started with a new one")
@@ -103,8 +103,8 @@ class Worker:
         crew.close(0.0 if self._is_over() else self.facts.patience)
         self._deadline = time.monotonic() + GOODBYE
         crew.finished.put((0, calls.Outcome("last")))
-        handing_in.join(GOODBYE + 1)
-        crew.dismiss()
+        sender.join(GOODBYE + 1)
+        crew.close_slots()
         try:
             self._link.leave()
         except (Rejected, ServerUnreachable) as error:
@@ -119,9 +119,9 @@ class Worker:
     def _fetch(self, crew: Crew) -> None:
         while not self._stop.is_set():
             with self._lock:
-                having = sorted(self._having)
+                held = sorted(self._held)
             try:
-                orders = self._link.orders(having, WAIT)
+                orders = self._link.orders(held, WAIT)
             except ServerUnreachable:
                 continue
             except Rejected as error:
@@ -131,7 +131,7 @@ class Worker:
                 return
             self._take(orders, crew)
 
-    def _hand_in(self, crew: Crew) -> None:
+    def _send_finished(self, crew: Crew) -> None:
         last = False
         while not last:
             batch, last = _gathered(crew.finished)
@@ -143,12 +143,12 @@ class Worker:
                 continue
             self._send_results(frames, crew)
             with self._lock:
-                self._having.difference_update(number for number, _ in batch)
+                self._held.difference_update(number for number, _ in batch)
 
     def _take(self, orders: Orders, crew: Crew) -> None:
         with self._lock:
             fresh = [order for order in orders.orders if (order.number, order.attempt) not in self._seen]
-            self._having.update(order.number for order in fresh)
+            self._held.update(order.number for order in fresh)
             self._seen.extend((order.number, order.attempt) for order in fresh)
         for order in fresh:
             crew.take(order)
@@ -160,8 +160,8 @@ class Worker:
         """Send results. A refused result is replaced by an error, as its call would be repeated."""
         try:
             with self._lock:
-                having = sorted(self._having)
-            self._take(self._link.results(frames, having), crew)
+                held = sorted(self._held)
+            self._take(self._link.results(frames, held), crew)
         except ServerUnreachable as error:
             log.warning("%d results could not be handed in: %s", len(frames), error)
         except Rejected as error:

@@ -38,7 +38,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except Invalid as error:
             take_faults(form, error, FIELD_OF)
         except PreconditionFailed:
-            return _overtaken(request, owner, where, form)
+            return _show_conflict(request, owner, where, form)
         else:
             return done(request, f"Quota of {owner} on {where} saved.", to=_tree(where))
     return form_page(request, owner, where, quota, form, status=422)
@@ -91,7 +91,7 @@ def form_page(
     )
 
 
-def _overtaken(
+def _show_conflict(
     request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
 ) -> HttpResponse:
     """Show the form again after a concurrent change, with typed values on top of the stored ones."""

@@ -129,13 +129,13 @@ def terminate(
 
 
 def _confirm(name: str, work: list[str]) -> None:
-    if not is_person():
+    if not is_interactive():
         raise BadInput("node terminate needs a terminal for the confirmation, or --yes")
     stops = "; ".join(map(safe, work)) or "no workloads"
     typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 
 
-def is_person() -> bool:
+def is_interactive() -> bool:
     return sys.stdin.isatty()
 
 
@@ -219,7 +219,7 @@ def remove(
     """
     with connected() as client:
         removed = client.node_pools.remove_machine(pool, machine, reason)
-    show_one(removed, output, _say_how_it_goes)
+    show_one(removed, output, _print_removal)
 
 
 @join_token_app.command("issue")
@@ -289,7 +289,7 @@ def revoke(
     print(f"{matching[0].prefix}... revoked")
 
 
-def _say_how_it_goes(machine: Any) -> None:
+def _print_removal(machine: Any) -> None:
     if machine.state == "departed":
         print(f"{safe(machine.name)} has departed")
     else:

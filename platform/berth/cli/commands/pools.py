@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import PoolArgument, connected, takes
-from berth.cli.commands.nodes import free, is_person
+from berth.cli.commands.nodes import free, is_interactive
 from berth.cli.output import (
     Column,
     Output,
@@ -71,7 +71,7 @@ def create(options: PoolValues) -> None:
     """
     values = options.document()
     name = options.named(values.pop("name", None))
-    _do(options.output, lambda client: client.node_pools.create(name, **values))
+    _run_step(options.output, lambda client: client.node_pools.create(name, **values))
 
 
 @app.command("edit")
@@ -95,7 +95,7 @@ def edit(options: PoolChanges) -> None:
         if options.dry_run:
             show_one(client.node_pools.preview_edit(name, changes), options.output, _print_drain)
             return
-        if BOUNDS & changes.keys() and not options.yes and is_person():
+        if BOUNDS & changes.keys() and not options.yes and is_interactive():
             _confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
     show_one(changed, options.output, _scaled)
@@ -161,7 +161,7 @@ def scale(
         if dry_run:
             show_one(client.node_pools.scaling(name, nodes), output, _print_drain)
             return
-        if not yes and is_person():
+        if not yes and is_interactive():
             _confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
     show_one(changed, output, _scaled)
@@ -199,7 +199,7 @@ def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool pause train
     """
-    _do(output, lambda client: client.node_pools.pause(name))
+    _run_step(output, lambda client: client.node_pools.pause(name))
 
 
 @app.command("resume")
@@ -209,7 +209,7 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool resume train
     """
-    _do(output, lambda client: client.node_pools.resume(name))
+    _run_step(output, lambda client: client.node_pools.resume(name))
 
 
 @app.command("retry")
@@ -219,7 +219,7 @@ def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth pool retry train
     """
-    _do(output, lambda client: client.node_pools.retry(name))
+    _run_step(output, lambda client: client.node_pools.retry(name))
 
 
 @app.command("drain")
@@ -233,7 +233,7 @@ def drain(
     \b
     berth pool drain train --reason "moves to another room"
     """
-    _do(output, lambda client: client.node_pools.drain(name, reason))
+    _run_step(output, lambda client: client.node_pools.drain(name, reason))
 
 
 @app.command("delete")
@@ -264,7 +264,7 @@ def history(
         Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("EVENT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
-        Column("DESIRED", _wanted, right=True),
+        Column("DESIRED", _desired, right=True),
         Column("REASON", lambda e: e.reason, grows=True),
         Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
     ]
@@ -273,7 +273,7 @@ def history(
     show_list(events[::-1], columns, output, "No scaling events.")
 
 
-def _do(output: Output, act: "Callable[[Client], NodePool]") -> None:
+def _run_step(output: Output, act: "Callable[[Client], NodePool]") -> None:
     with connected() as client:
         changed = act(client)
     show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_state(pool)}"))
@@ -332,10 +332,10 @@ def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
         facts.insert(3, ("Consolidation", f"{pool.node_consolidation}; {budgets}"))
     if declared:
         facts.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
-    return facts + _trouble(pool)
+    return facts + _error_facts(pool)
 
 
-def _trouble(pool: Any) -> list[tuple[str, str]]:
+def _error_facts(pool: Any) -> list[tuple[str, str]]:
     facts = [("Last error", pool.last_error)] if pool.last_error else []
     if pool.boot_failures:
         limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
@@ -345,7 +345,7 @@ def _trouble(pool: Any) -> list[tuple[str, str]]:
     return facts
 
 
-def _wanted(event: Any) -> str:
+def _desired(event: Any) -> str:
     if event.after is None:
         return "-"
     moved = event.before is not None and event.before != event.after

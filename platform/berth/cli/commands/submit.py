@@ -43,18 +43,18 @@ def submit(flags: SubmitFlags) -> None:
     _check(named, from_flags=not (flags.file or flags.template))
     documents = [document for _, document in named]
     if flags.show:
-        show_data(documents[0] if len(documents) == 1 else documents, _whole(flags.output))
+        show_data(documents[0] if len(documents) == 1 else documents, _document_format(flags.output))
         return
     with connected() as client:
         for document in documents:
-            _place(document, flags.project or client.settings.project)
+            _set_project(document, flags.project or client.settings.project)
         if flags.dry_run:
             _show_dry_runs(flags.output, [client.workloads.dry_run(document) for document in documents])
             return
         submitted = _submit(client, documents)
         _report(flags.output, submitted)
         if flags.watch or flags.follow:
-            _stay(client, submitted[0], follow=flags.follow)
+            _follow(client, submitted[0], follow=flags.follow)
 
 
 def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
@@ -104,7 +104,7 @@ def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None
         raise SpecError(problems)
 
 
-def _place(document: dict[str, Any], project: str) -> None:
+def _set_project(document: dict[str, Any], project: str) -> None:
     """Set the project of a document that names none."""
     from berth.core.spec.manifest import is_manifest
 
@@ -141,11 +141,11 @@ def _report(output: Output, submitted: list["Workload"]) -> None:
             print(f"berth: warning: {safe(warning)}", file=sys.stderr)
 
 
-def _stay(client: "Client", workload: "Workload", *, follow: bool) -> None:
-    from berth.cli.following import follow_output, stay_with
+def _follow(client: "Client", workload: "Workload", *, follow: bool) -> None:
+    from berth.cli.following import follow_output, follow_phases
 
     try:
-        ended = follow_output(client, workload) if follow else stay_with(client, workload)
+        ended = follow_output(client, workload) if follow else follow_phases(client, workload)
     except KeyboardInterrupt:
         print(f"berth: {workload.handle} goes on; to end it: berth cancel {workload.handle}", file=sys.stderr)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -194,5 +194,5 @@ def _on_nodes(decision: dict[str, Any]) -> str:
     return f" {counts}" if counts else ""
 
 
-def _whole(output: Output) -> Output:
+def _document_format(output: Output) -> Output:
     return Output.JSON if output is Output.JSON else Output.YAML

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from berth.db.embedded import DatabaseTrouble, at_hand, programs
+from berth.db.embedded import DatabaseTrouble, programs, running_database
 from berth.server.backup.trouble import BackupTrouble
 
 INSTALLED = Path("/usr/lib/postgresql")
@@ -54,7 +54,7 @@ def at_place() -> Iterator[Place]:
     """Yield the database of DATABASE_URL, or the embedded one, started if needed."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     try:
-        with at_hand(wanted="DATABASE_URL" not in os.environ):
+        with running_database(wanted="DATABASE_URL" not in os.environ):
             import django
 
             django.setup()

@@ -61,7 +61,7 @@ def put_back(source: Path, *, force: bool = False) -> Restored:
             _refuse_other_version(backup.manifest)
             with place.connect() as connection:
                 connection.autocommit = True
-                _refuse_company(connection)
+                _refuse_other_clients(connection)
                 if not force:
                     _refuse_contents(connection)
             _restore(place, backup)
@@ -105,7 +105,7 @@ def _migrations_here() -> Migrations:
     return tuple(sorted(MigrationLoader(None, ignore_no_migrations=True).disk_migrations))
 
 
-def _refuse_company(connection: Any) -> None:
+def _refuse_other_clients(connection: Any) -> None:
     """Refuse while other clients are connected: they would keep stale data."""
     deadline = time.monotonic() + GOING
     while others := connection.execute(
@@ -148,12 +148,12 @@ def _restore(place: Place, backup: archive.Archive) -> None:
             env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
         assert reader.stdin and writer.stdin
-        feeding = threading.Thread(target=_pour, args=(backup.dump(), reader.stdin))
-        feeding.start()
+        feeder = threading.Thread(target=_pipe, args=(backup.dump(), reader.stdin))
+        feeder.start()
         with contextlib.suppress(BrokenPipeError):  # psql has ended, and says why
             _statements(reader, writer.stdin, place.server)
         codes = writer.wait(), reader.wait()
-        feeding.join()
+        feeder.join()
         if any(codes):
             errors.seek(0)
             raise BackupTrouble(
@@ -178,7 +178,7 @@ def _statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int)
             into.write(b"COMMIT;\n")
 
 
-def _pour(content: IO[bytes], into: IO[bytes]) -> None:
+def _pipe(content: IO[bytes], into: IO[bytes]) -> None:
     with contextlib.suppress(BrokenPipeError), into:  # pg_restore has ended, and says why
         shutil.copyfileobj(content, into, archive.BLOCK)
 

@@ -2,4 +2,4 @@
 
 
 class BackupTrouble(Exception):
-    """Nothing was changed; the text says why and what helps."""
+    """Backup or restore failed without changes; the message has the cause and a remedy."""

@@ -23,19 +23,19 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[str], Awaitable[bool]]
 
-FIRST_SECONDS = 30.0  # for any body, however short
-BYTES_PER_SECOND = 16 * 1024  # each second of patience beyond that has to be earned
+FIRST_SECONDS = 30.0  # seconds for any body, however short
+BYTES_PER_SECOND = 16 * 1024  # bytes per second required of longer bodies
 DRAIN_SECONDS = 30.0
-LARGE_AT_ONCE = 8  # of one credential
+LARGE_AT_ONCE = 8  # concurrent large bodies of one credential
 TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass
 class BoundedBodies:
-    """Answers 413, 408, 401 or 429 in the application's stead.
+    """Answer 413, 408, 401 or 429 before the application sees the request.
 
-    A body above BODY_MAX is accepted only where `body_max` allows one and `may_send_large` confirms the
-    bearer secret of the request, so that strangers cannot fill the disk with large bodies either.
+    A body above BODY_MAX is accepted only if `body_max` allows it and `may_send_large` confirms the bearer
+    secret of the request, so that anonymous clients cannot fill the disk.
     """
 
     app: App
@@ -99,7 +99,7 @@ class _Body:
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
-        """The next ASGI message. Once the body is complete, only the disconnect is left to wait for."""
+        """Return the next ASGI message; once the body is complete, that is the disconnect."""
         if self._is_complete:
             return await self._receive()
         until = self._began + FIRST_SECONDS + self._size / BYTES_PER_SECOND
@@ -147,13 +147,13 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: BerthError) 
 
 
 def announced_length(scope: Scope) -> int:
-    """The Content-Length header; 0 where the client announced none."""
+    """Return the Content-Length header, 0 if it is missing."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() else 0
 
 
 def bearer_secret(scope: Scope) -> str:
-    """The secret of the Authorization header; empty without one."""
+    """Return the secret of the Authorization header, empty without one."""
     header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, secret = header.decode("latin-1").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""

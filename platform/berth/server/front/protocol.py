@@ -38,7 +38,7 @@ class Addresses:
 
 
 def protocols(addresses: Addresses) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
-    """The protocol classes of one server, for HTTP and for WebSockets, which share the count."""
+    """Return the protocol classes of one server, for HTTP and for WebSockets, which share the count."""
 
     class Http(BoundedHttp):
         counted = addresses
@@ -50,7 +50,7 @@ def protocols(addresses: Addresses) -> tuple[type[HttpToolsProtocol], type[WebSo
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Close a connection whose head is too slow or too long, and one too many of an address."""
+    """Close a connection whose head is too slow or too long, or that exceeds the limit of its address."""
 
     counted: Addresses
     _address: str | None = None
@@ -129,7 +129,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._address = None
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
-        """Answer and end our side; what the client still sends is dropped until it closes, or a moment."""
+        """Answer and close our side; discard what the client sends until it closes or a timeout."""
         self._head_arrived()
         if self._is_refused or self.transport.is_closing():
             return
@@ -144,7 +144,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class CountedWebSockets(WebSocketsSansIOProtocol):
-    """A WebSocket is one of its address's connections."""
+    """Count each WebSocket as a connection of its address."""
 
     counted: Addresses
     _address: str | None = None

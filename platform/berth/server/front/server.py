@@ -42,7 +42,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 
 
 def within(proxies: list[str]) -> Callable[[str], bool]:
-    """A test whether an address belongs to one of these networks."""
+    """Return a test of whether an address belongs to one of these networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
     @lru_cache(maxsize=1024)
@@ -56,7 +56,7 @@ def within(proxies: list[str]) -> Callable[[str], bool]:
 
 
 def most_connections() -> int:
-    """As many as this process may have files open, less those it needs otherwise. Raises the soft limit."""
+    """Return the maximum number of connections by the limit of open files; raise the soft limit first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -25,7 +25,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "berth.server.web.middleware.WhoActs",
+    "berth.server.web.middleware.ActingUser",
     "berth.server.web.middleware.Policy",
     "berth.server.web.middleware.Refusals",
     "berth.server.web.middleware.AdminsZone",

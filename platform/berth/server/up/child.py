@@ -71,7 +71,7 @@ class Child:
             shutil.copyfile(self.log, self.log.with_name(self.log.name + ".1"))
             os.truncate(self.log, 0)
 
-    def last_words(self, lines: int = 8) -> str:
+    def log_tail(self, lines: int = 8) -> str:
         if not self.log.exists():
             return ""
         with self.log.open("rb") as log:

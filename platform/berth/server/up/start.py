@@ -90,7 +90,7 @@ class Start:
         try:
             cluster.wait(child.process)
         except DatabaseTrouble as trouble:
-            raise CannotStart(f"{trouble}\n{child.last_words()}") from None
+            raise CannotStart(f"{trouble}\n{child.log_tail()}") from None
         os.environ["DATABASE_URL"] = cluster.url()
         return child
 
@@ -110,7 +110,7 @@ class Start:
 
         def goes_on() -> bool:
             nonlocal stop
-            stop = supervisor.asked_to_stop(0)
+            stop = supervisor.is_stop_requested(0)
             return not stop
 
         if wait_until_it_answers(address, goes_on=goes_on):

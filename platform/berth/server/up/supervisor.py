@@ -29,7 +29,7 @@ class Supervisor:
         self.children.append(child)
         child.start(self.now())
 
-    def asked_to_stop(self, wait: float) -> bool:
+    def is_stop_requested(self, wait: float) -> bool:
         """Wait for the next signal; reap or restart the processes that ended."""
         got = signal.sigtimedwait(SIGNALS, max(0.0, wait))
         self._look_after_children()
@@ -37,7 +37,7 @@ class Supervisor:
 
     def run(self) -> None:
         tidy = self.now() + HOUSEKEEPING
-        while not self.asked_to_stop(min(child.due or tidy for child in self.children) - self.now()):
+        while not self.is_stop_requested(min(child.due or tidy for child in self.children) - self.now()):
             if self.now() >= tidy:
                 tidy = self.now() + HOUSEKEEPING
                 for child in self.children:

@@ -15,7 +15,7 @@ def main() -> None:
 
     os.register_at_fork(before=remember, after_in_child=lambda: end_with_parent(forking[0], signal.SIGKILL))
 
-    # Where this package happens to be installed, the queue would call its processes something else.
+    # If setproctitle is installed, the queue would rename its processes.
     sys.modules["setproctitle"] = None  # type: ignore[assignment]
 
     from django.core.management import execute_from_command_line

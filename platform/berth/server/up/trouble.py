@@ -2,4 +2,4 @@
 
 
 class CannotStart(Exception):
-    """The text says what is in the way and what helps; nothing was left running."""
+    """Berth cannot start; the message has the cause and a remedy. Nothing was left running."""

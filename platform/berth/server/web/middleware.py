@@ -46,7 +46,7 @@ API_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-anc
 DOCS = "/api/v1/docs"
 
 
-class WhoActs:
+class ActingUser:
     """Set `acting`, `require` and `begun` of the request.
 
     `require` checks permissions for apps that do not know roles. `begun` is the time, in seconds since 1970,

@@ -90,7 +90,7 @@ class Listener:
                 self._ready.set()
                 while self._wanted():
                     for reason in sorted(waiter.wait(PATIENCE_SECONDS).reasons):
-                        self._hand_on(EVERYTHING if reason == "reconnected" else json.loads(reason))
+                        self._distribute(EVERYTHING if reason == "reconnected" else json.loads(reason))
         finally:
             self._ready.set()
             connection.close()
@@ -114,7 +114,7 @@ class Listener:
         self._past.clear()
         self._known_from = math.inf
 
-    def _hand_on(self, note: Note) -> None:
+    def _distribute(self, note: Note) -> None:
         with self._lock:
             queues = list(self._queues)
             self._past.append((time.time(), note))
