@@ -151,8 +151,8 @@ def nodes_of(text: str) -> int | list[int] | dict[str, int]:
             if len({key for key, _, _ in entries}) == len(entries):
                 return {key.strip(): int(value) for key, _, value in entries}
         elif ":" in text:
-            floor, ceiling = text.split(":")
-            return [int(floor), int(ceiling)]
+            least, most = text.split(":")
+            return [int(least), int(most)]
         else:
             return int(text)
     except ValueError:

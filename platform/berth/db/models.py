@@ -19,4 +19,4 @@ class Lease(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.holder or 'nobody'} ({self.epoch})"
+        return f"{self.name}: {self.holder or 'no holder'} ({self.epoch})"

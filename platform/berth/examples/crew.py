@@ -86,7 +86,7 @@ class Member:
 class Leader:
     """Rank 0. It begins once `size` ranks are there, including itself."""
 
-    door: socket.socket
+    server: socket.socket
     size: int
     listener: socket.socket = field(default_factory=data_listener)
     members: dict[int, tuple[socket.socket, Address]] = field(default_factory=dict)
@@ -123,9 +123,9 @@ class Leader:
     def _let_in(self, seconds: float) -> bool:
         came = False
         while True:
-            self.door.settimeout(seconds)
+            self.server.settimeout(seconds)
             try:
-                control, _ = self.door.accept()
+                control, _ = self.server.accept()
             except (TimeoutError, BlockingIOError):
                 return came
             control.settimeout(5)

@@ -1,12 +1,13 @@
 """Start a Ray cluster from the pods of one run.
 
-A pool that runs Ray keeps its own to itself: who has its secret may run anything on every node of it, past
-every quota and among everybody's work. So a session that wants Ray's tasks, actors or joblib backend starts
-one that ends with its pods. Rank 0 is its head; its secret is that of the run. The standard library only.
+The Ray cluster of a pool is not available to workloads: its secret allows code on all nodes, past all
+quotas. A session that needs tasks, actors or the joblib backend of Ray therefore starts its own cluster,
+which ends with its pods. Rank 0 is the head, and the secret is that of the run. This module uses only the
+standard library.
 
     python -m berth.worker.own_ray python train.py
 
-as the command of a gang runs `train.py` on rank 0, with the other ranks as nodes of its Ray until it ends.
+As the command of a gang, this runs `train.py` on rank 0, with the other ranks as nodes of Ray until it ends.
 """
 
 import ctypes

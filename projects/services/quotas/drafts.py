@@ -48,7 +48,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # then what it set goes back, unless somebody has set it since
+    expires_at: datetime | None = None  # then values that are still unchanged are reverted
 
 
 @dataclass(frozen=True, slots=True)
