@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.arguments import parser
 from benchmarks.decide import commit, machine
-from tests.journeys.service_story import play, play_briefly, told
+from tests.journeys.service_story import play, play_briefly, running_service
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DATA, CHART = DOCS / "elastic-service.json", DOCS / "elastic-service.svg"
@@ -37,7 +37,10 @@ def main() -> None:
 
 
 def seen(*, tiny: bool = False) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="berth-service-") as place, told(Path(place) / "home") as story:
+    with (
+        tempfile.TemporaryDirectory(prefix="berth-service-") as place,
+        running_service(Path(place) / "home") as story,
+    ):
         if tiny:
             play_briefly(story)
         else:

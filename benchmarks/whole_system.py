@@ -57,7 +57,7 @@ def first_page(berth: Installation, what: str) -> Row:
 def at_rest(berth: Installation, seconds: float) -> Row:
     until(lambda: berth.children().keys() == berth.names.keys())
     time.sleep(seconds)
-    sizes = {pid: share_of(pid) for pid in berth.left()}
+    sizes = {pid: share_of(pid) for pid in berth.processes()}
     return {"what": "memory at rest", "processes": len(sizes), "mib": round(sum(sizes.values()) / 1024)}
 
 

@@ -1,4 +1,4 @@
-"""A node of the scene that boots phase by phase."""
+"""A booting node of the scene."""
 
 from pools.models import NodePool
 from pools.services import edit_pool
@@ -6,8 +6,8 @@ from projects.acting import Acting
 from tests import factories as make
 
 
-def a_node_that_boots(train: NodePool) -> None:
-    """In a pool that is ready for PyTorch since a while ago."""
+def create_booting_node(train: NodePool) -> None:
+    """Create a node that installs the environment of `train`, and declare that environment."""
     edit_pool(acting=Acting.system("scene"), pool=train, changes={
         "plugins": ["torch", {"name": "huggingface", "parameters": {"token": "hf_of_a_scene"}}],
         "environment": {"python": "3.12", "pip": ["numpy>=2"], "env": {"NCCL_DEBUG": "WARN"}},

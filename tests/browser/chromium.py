@@ -1,4 +1,4 @@
-"""A browser restricted to this machine that reports every page error."""
+"""Chromium that may reach this machine only and reports every page error."""
 
 import contextlib
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 
 
 class Faults(list[str]):
-    """What went wrong in a context's pages: console errors, exceptions, requests to elsewhere."""
+    """Faults in the pages of a context: console errors, exceptions, requests to other hosts."""
 
 
 @contextlib.contextmanager
@@ -47,8 +47,10 @@ def chromium() -> Iterator[Browser]:
 def reader(
     browser: Browser, address: str, user: User | None, *, beyond: tuple[str, ...] = (), **options: Any
 ) -> Iterator[tuple[Page, Faults]]:
-    """A page of somebody who is signed in, and the faults that show while it is used. `beyond`: how hosts
-    end that may be asked besides."""
+    """Open a page of a signed-in user and yield it with the faults that occur in it.
+
+    `beyond` are suffixes of other hosts that the page may reach.
+    """
     options = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
     context = browser.new_context(base_url=address, **options)
     faults = Faults()
@@ -84,8 +86,8 @@ def _fence(context: BrowserContext, address: str, faults: Faults, beyond: tuple[
     host = urlsplit(address).netloc
 
     def judge(route: Route) -> None:
-        asked = urlsplit(route.request.url)
-        if asked.netloc == host or (asked.hostname or "").endswith(beyond):
+        url = urlsplit(route.request.url)
+        if url.netloc == host or (url.hostname or "").endswith(beyond):
             route.continue_()
         else:
             faults.append(f"request to elsewhere: {route.request.url}")

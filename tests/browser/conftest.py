@@ -1,4 +1,4 @@
-"""One server and one browser for all browser tests, with fresh rows for each."""
+"""Fixtures: one server and one browser for all browser tests, and fresh rows for each test."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -28,11 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Gone before the tests of another folder want a loop of their own."""
-    with chromium() as found, pytest.MonkeyPatch.context() as patched:
-        # The driver keeps a loop on this thread; rows are made between its calls, not during them.
+    """A browser that is closed before tests of another folder start an event loop."""
+    with chromium() as started, pytest.MonkeyPatch.context() as patched:
+        # The driver runs an event loop on this thread. Rows are created between its calls, never during one.
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield found
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -51,21 +51,21 @@ def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the server: pods of this machine lie in it."""
+    """The server's home, which holds the directories of its pods."""
     return tmp_path_factory.mktemp("web")
 
 
 @pytest.fixture(scope="session")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
-    """One server for all tests, on the tests' database: rows go and come under it."""
+    """The address of one server for all tests, on the tests' database."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
-    with serving(url, home) as found:
-        yield found
+    with serving(url, home) as started:
+        yield started
 
 
 @pytest.fixture
 def opened(browser: Browser, address: str, scene: Scene) -> Open:
-    """A page of a person of the scene: `with opened("dave") as (page, faults)`."""
+    """Open a page as a user of the scene: `with opened("dave") as (page, faults)`."""
 
     def by(name: str | None, **options: Any) -> AbstractContextManager[tuple[Page, Faults]]:
         return reader(browser, address, scene.people[name] if name else None, **options)

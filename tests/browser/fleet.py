@@ -6,18 +6,18 @@ from scheduler.models import Allocation
 from tests import factories as make
 
 GPUS = 8
-STATES = {7: "draining", 11: "booting", 13: "cordoned"}  # each so-many-hundredth node is
+STATES = {7: "draining", 11: "booting", 13: "cordoned"}  # state by node number modulo 100
 
 
-def a_fleet(project: Project, size: int = 4000) -> NodePool:
-    """Full, half full and empty nodes in stretches, as after a day of gangs that came and went."""
+def create_fleet(project: Project, size: int = 4000) -> NodePool:
+    """Create runs of full, half-full and empty nodes, as after a day of gangs."""
     pool = make.pool("fleet", gpus=GPUS, nodes_min=0, nodes_max=size, nodes_desired=size, gpu_model="H100")
-    since, of_late = make.ago(hours=3), make.ago(minutes=2)
+    since, drained_at = make.ago(hours=3), make.ago(minutes=2)
     nodes = Node.objects.bulk_create(
         Node(
             pool=pool, name=f"fleet-{n}", ordinal=n, state=STATES.get(n % 100, "ready"), since=since,
             instance_id=f"i-fleet-{n}", gpus=GPUS, cpu_milli=64_000, memory_mib=512_000, created_at=since,
-            drain_started_at=of_late if n % 100 == 7 else None, ready_at=since,
+            drain_started_at=drained_at if n % 100 == 7 else None, ready_at=since,
         )
         for n in range(size)
     )  # fmt: skip
@@ -29,7 +29,7 @@ def a_fleet(project: Project, size: int = 4000) -> NodePool:
     )
     Allocation.objects.bulk_create(
         Allocation(
-            pod=pod, node=pod.node, devices=list(range(_held(pod.node.ordinal))), gpu_milli=1000,
+            pod=pod, node=pod.node, devices=list(range(_allocated_gpus(pod.node.ordinal))), gpu_milli=1000,
             cpu_milli=4000, memory_mib=8000, bound_at=make.ago(hours=2),
         )
         for pod in pods
@@ -37,5 +37,5 @@ def a_fleet(project: Project, size: int = 4000) -> NodePool:
     return pool
 
 
-def _held(ordinal: int) -> int:
+def _allocated_gpus(ordinal: int) -> int:
     return GPUS if ordinal % 40 < 24 else 3 if ordinal % 40 < 28 else 6

@@ -1,4 +1,4 @@
-"""An organisation on a busy afternoon: five projects, two pools, pending workloads."""
+"""An organization on a busy afternoon: five projects, two pools, pending workloads."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ from projects.services import quotas, tenants
 from projects.services.people import members
 from scheduler.models import Eviction
 from tests import factories as make
-from tests.browser.booting import a_node_that_boots
-from tests.browser.kept import some_templates
-from tests.browser.measured import measured
-from tests.browser.night import a_night
-from tests.browser.past import some_weeks
+from tests.browser.booting import create_booting_node
+from tests.browser.measurements import create_measurements
+from tests.browser.project_templates import create_templates
+from tests.browser.scaling_history import create_scaling_history
+from tests.browser.usage_history import create_usage_history
 
 PASSWORD = "correct horse battery"
-# The tests' own settings hash differently.
+# The tests' settings use a faster hasher than the server that checks it.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
 SCALE_UP = "1 more node would be enough; the pool can grow."
 
@@ -39,7 +39,7 @@ class Scene:
 
 
 def people_only() -> Scene:
-    """A fresh installation: an admin, and nothing else."""
+    """Create a fresh installation with an admin and nothing else."""
     scene = Scene()
     scene.people["ada"] = User.objects.create_superuser("ada", "ada@example.org", PASSWORD)
     return scene
@@ -52,12 +52,12 @@ def busy() -> Scene:
     _machines(scene)
     _quotas(scene)
     _running(scene)
-    _waiting(scene)
-    _over(scene)
+    _pending(scene)
+    _ended(scene)
     _history(scene)
-    some_weeks(scene)
-    some_templates(scene)
-    measured()
+    create_usage_history(scene)
+    create_templates(scene)
+    create_measurements()
     scene.slots = itertools.chain()  # used up, and generators cannot be copied
     return scene
 
@@ -101,8 +101,8 @@ def _machines(scene: Scene) -> None:
     ]
     for number, each in enumerate(nodes):
         make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
-    a_night(train)
-    a_node_that_boots(train)
+    create_scaling_history(train)
+    create_booting_node(train)
     small = [make.node(local)]
     scene.slots = itertools.chain(
         ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
@@ -124,22 +124,22 @@ def _quotas(scene: Scene) -> None:
     for name, gpus in (("research", 20), ("product", 12)):
         quotas.set_quota(acting=ada, owner=scene.departments[name], pool=train, values={"gpu": gpus})
         quotas.set_quota(acting=ada, owner=scene.departments[name], pool=local, values={"gpu": 4})
-    given = {"vision": (8, 2.0, 16), "speech": (8, 1.0, None), "robotics": (4, 1.0, None)}
-    for name, (gpus, weight, limit) in given.items():
+    project_quotas = {"vision": (8, 2.0, 16), "speech": (8, 1.0, None), "robotics": (4, 1.0, None)}
+    for name, (gpus, weight, limit) in project_quotas.items():
         values = {"gpu": gpus, "weight": weight, "limit": {"gpu": limit}}
         quotas.set_quota(acting=bert, owner=scene.projects[name], pool=train, values=values)
     for name, gpus in (("ads", 8), ("search", 4)):
         quotas.set_quota(acting=ada, owner=scene.projects[name], pool=train, values={"gpu": gpus})
-    for name, share, held, asked in (
+    for name, share, allocated, requested in (
         ("vision", 12, 12, 14),
         ("speech", 8, 4, 12),
         ("robotics", 2, 1.5, 1.5),
         ("ads", 6, 6, 6),
         ("search", 0, 0, 0),
     ):
-        make.standing(scene.projects[name], train, share=share, held=held, asked=asked)
-    for name, share, held, asked in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
-        make.standing(scene.departments[name], train, share=share, held=held, asked=asked)
+        make.standing(scene.projects[name], train, share=share, held=allocated, asked=requested)
+    for name, share, allocated, requested in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
+        make.standing(scene.departments[name], train, share=share, held=allocated, asked=requested)
 
 
 def _run(
@@ -203,8 +203,8 @@ def _running(scene: Scene) -> None:
         scene.workloads[name] = shared
 
 
-def _waiting(scene: Scene) -> None:
-    waits = make.workload(
+def _pending(scene: Scene) -> None:
+    pending = make.workload(
         scene.projects["speech"],
         "asr-pretrain",
         replicas=8,
@@ -249,8 +249,8 @@ def _waiting(scene: Scene) -> None:
             ],
         },
     )
-    make.event(waits, "submitted", "Submitted by hiro.", at=waits.submitted_at, actor="hiro")
-    scene.workloads["asr-pretrain"] = waits
+    make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
+    scene.workloads["asr-pretrain"] = pending
     for project, name, gpus, reason, message in (
         (
             "vision",
@@ -296,7 +296,7 @@ def _waiting(scene: Scene) -> None:
     )
 
 
-def _over(scene: Scene) -> None:
+def _ended(scene: Scene) -> None:
     for project, name, phase, message, code in (
         ("vision", "vit-baseline", Phase.COMPLETED, "All pods succeeded.", 0),
         ("vision", "vit-large-lr3", Phase.FAILED, "worker-2 ended with exit code 1; no restarts left.", 1),

@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "screenshots")
     parser.add_argument("--only", default="")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-shots-") as place:
         cluster = Embedded(Path(place) / "postgres")
         with database(cluster, log=Path(place) / "postgres.log"):
@@ -51,23 +51,23 @@ def main() -> None:
                 "BERTH_HOME": place,
                 "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             }
-            photograph(cluster.url(), Path(place), asked.folder, asked.only)
+            take_screenshots(cluster.url(), Path(place), options.folder, options.only)
 
 
-def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
+def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> None:
     import django
 
     django.setup()
     from django.core.management import call_command
 
-    from tests.browser.a_log import a_log
-    from tests.browser.a_service import a_service
     from tests.browser.chromium import chromium
-    from tests.browser.fleet import a_fleet
+    from tests.browser.fleet import create_fleet
+    from tests.browser.inference_service import create_service
+    from tests.browser.long_log import write_log
     from tests.browser.scene import busy, people_only
     from tests.browser.site import serving
 
-    # Playwright keeps a loop on this thread; the rows are made in between, and nothing else runs.
+    # Playwright runs an event loop on this thread. Rows are created between its calls, never during one.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     call_command("migrate", verbosity=0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,15 +78,15 @@ def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
-        names |= {"cycle": a_cycle(), "eviction": scene.eviction.pk, "service": a_service(scene).pk}
+        names |= {"cycle": create_cycle(), "eviction": scene.eviction.pk, "service": create_service(scene).pk}
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
-        a_fleet(scene.projects["vision"])
+        create_fleet(scene.projects["vision"])
         shoot(browser, address, scene.people["ada"], folder, "node-pool-large", "/node-pools/fleet", only)
-        talks = scene.workloads["diffusion-xl"]
-        a_log(talks, home)
-        shoot(browser, address, scene.people["ada"], folder, "workload-log", f"/workloads/{talks.pk}", only)
+        running = scene.workloads["diffusion-xl"]
+        write_log(running, home)
+        shoot(browser, address, scene.people["ada"], folder, "workload-log", f"/workloads/{running.pk}", only)
 
 
 def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
@@ -116,8 +116,8 @@ def _webp(browser: object, png: bytes) -> bytes:
     return base64.b64decode(encoded)
 
 
-def a_cycle() -> int:
-    """With a plan in which one gang gives way to another."""
+def create_cycle() -> int:
+    """Create a cycle whose plan reclaims one gang for another, and return its id."""
     from tests import factories as make
 
     younger, ranking = (
@@ -150,7 +150,7 @@ def _edit_quota(page: object) -> None:
     page.wait_for_selector(".error")
 
 
-def _grid_of_quotas(page: object) -> None:
+def _preview_grid(page: object) -> None:
     for name, keys in (("vision", "12"), ("speech", "14")):
         page.locator(f"#quota-grid tr[data-name={name}] td").nth(4).click()
         page.keyboard.type(keys)
@@ -161,7 +161,7 @@ def _grid_of_quotas(page: object) -> None:
     page.wait_for_selector("#impact-title")
 
 
-def _why_this_share(page: object) -> None:
+def _explain_share(page: object) -> None:
     page.get_by_role("link", name="explain the fair share of vision").click()
     page.wait_for_selector("dialog .steps")
 
@@ -173,18 +173,18 @@ def _scale_in(page: object) -> None:
     page.wait_for_selector("dialog .named")
 
 
-def _find_in_log(page: object) -> None:
+def _search_log(page: object) -> None:
     page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")
     page.wait_for_selector(".log-hits")
 
 
-def _take_back(page: object) -> None:
+def _revert_change(page: object) -> None:
     page.get_by_role("link", name="Revert change").first.click()
     page.wait_for_selector("dialog form")
 
 
-def _foreseen(page: object) -> None:
+def _predict(page: object) -> None:
     page.locator("#document").fill(
         "# the night's run\nname: night-run\nproject: vision\npools: [train]\nkind: elastic\n"
         "command: torchrun train.py\nenv:\n  EPOCHS: '3'\nroles:\n  - name: worker\n    min: 8"
@@ -195,7 +195,7 @@ def _foreseen(page: object) -> None:
     page.wait_for_selector("#foreseen-title")
 
 
-def _keep_template(page: object) -> None:
+def _new_template(page: object) -> None:
     page.get_by_role("link", name="New template").click()
     page.wait_for_selector("dialog form")
 
@@ -209,7 +209,7 @@ def _wrong_password(page: object) -> None:
     page.wait_for_selector("dialog .error")
 
 
-def _faulty_document(page: object) -> None:
+def _invalid_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
     )
@@ -219,15 +219,15 @@ def _faulty_document(page: object) -> None:
 
 STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-edit": (_edit_quota,),
-    "quota-share": (_why_this_share,),
-    "quota-grid-preview": (_grid_of_quotas,),
-    "quota-revert": (_take_back,),
-    "submit": (_foreseen,),
-    "template-keep": (_keep_template,),
+    "quota-share": (_explain_share,),
+    "quota-grid-preview": (_preview_grid,),
+    "quota-revert": (_revert_change,),
+    "submit": (_predict,),
+    "template-keep": (_new_template,),
     "account-password": (_wrong_password,),
-    "submit-faults": (_faulty_document,),
+    "submit-faults": (_invalid_document,),
     "service-in": (_scale_in,),
-    "workload-log": (_find_in_log,),
+    "workload-log": (_search_log,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "overview": lambda _: "/",

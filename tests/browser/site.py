@@ -1,4 +1,4 @@
-"""A real web server in a process and on a port of its own."""
+"""A web server in a process of its own, on a free port."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 
 @contextlib.contextmanager
 def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> Iterator[str]:
-    """The address of a server on this database, with this process's key, for as long as the block runs."""
+    """Run a server on this database with this process's secret key, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening, (home / "web.log").open("wb") as log:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         command = [

@@ -1,4 +1,4 @@
-"""Claims about who can use the pages: axe finds nothing serious on any of them, light or dark."""
+"""Accessibility tests: axe finds no serious violation on any page, light or dark."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ DIALOGS = (
 )
 
 
-def faults_of(page: Any) -> list[str]:
-    found = Axe().run(page).response["violations"]
+def accessibility_faults(page: Any) -> list[str]:
+    violations = Axe().run(page).response["violations"]
     return [
         f"{each['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:300]}"
-        for each in found
+        for each in violations
         if each["impact"] in SERIOUS
         for node in each["nodes"][:3]
     ]
@@ -32,26 +32,28 @@ def faults_of(page: Any) -> list[str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(opened: Open, scene: Scene, scheme: str) -> None:
+def test_pages_have_no_serious_axe_violation(opened: Open, scene: Scene, scheme: str) -> None:
     with opened("ada", color_scheme=scheme) as (page, _):
-        found = {}
+        violations = {}
         for path in all_paths(scene):
             page.goto(path, wait_until="load")
-            if faults := faults_of(page):
-                found[path] = faults
-    assert found == {}, "\n".join(f"{path} {fault}" for path, faults in found.items() for fault in faults)
+            if faults := accessibility_faults(page):
+                violations[path] = faults
+    assert violations == {}, "\n".join(
+        f"{path} {fault}" for path, faults in violations.items() for fault in faults
+    )
 
 
-def test_axe_finds_nothing_serious_before_one_has_signed_in(opened: Open) -> None:
+def test_login_page_has_no_serious_axe_violation(opened: Open) -> None:
     with opened(None) as (page, _):
         page.goto("/login")
-        assert faults_of(page) == []
+        assert accessibility_faults(page) == []
 
 
-def test_axe_finds_nothing_serious_in_dialogs(opened: Open, scene: Scene) -> None:
+def test_dialogs_have_no_serious_axe_violation(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, _):
         for path, name in DIALOGS:
             page.goto(path, wait_until="networkidle")
             page.get_by_role("link", name=name).first.click()
             page.wait_for_selector("dialog[open]")
-            assert faults_of(page) == [], path
+            assert accessibility_faults(page) == [], path

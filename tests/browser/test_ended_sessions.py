@@ -1,4 +1,4 @@
-"""Claims about a session that ends while somebody fills a form: what was typed is there after signing in."""
+"""Browser tests of sessions that end while a form is filled in: the input is restored after sign-in."""
 
 import re
 
@@ -12,9 +12,9 @@ from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
 from tests.journeys.installation import until
 
-KEPT = "sessionStorage.getItem('berth-draft')"
+STORED_DRAFT = "sessionStorage.getItem('berth-draft')"
 ROLE = re.compile(r"name: role-2\n    replicas: 3\n    gpu: 0\.5")
-BACK = "Your input was restored."
+RESTORED = "Your input was restored."
 
 
 def end_session() -> None:
@@ -28,7 +28,7 @@ def sign_in(page: Page, name: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Scene) -> None:
+def test_submission_continues_after_signing_in_again(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.get_by_role("button", name="Add role").click()
@@ -42,7 +42,7 @@ def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Sc
         page.get_by_role("button", name="Submit workload", exact=True).click()
         sign_in(page, "dave")
         page.wait_for_url("**/submit")
-        expect(page.get_by_text(BACK)).to_be_visible()
+        expect(page.get_by_text(RESTORED)).to_be_visible()
         expect(page.get_by_label("Name", exact=True)).to_have_value("survives")
         expect(page.locator("#f-roles-1-at_least")).to_have_value("3")
         expect(page.locator("#document")).to_have_value(ROLE)
@@ -50,17 +50,17 @@ def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Sc
         expect(page.get_by_role("heading", name="survives")).to_be_visible()
         assert Workload.objects.get(name="survives").submitted_by == scene.people["dave"]
         page.goto("/submit")
-        assert page.evaluate(KEPT) is None, "once it is through, nothing is kept"
+        assert page.evaluate(STORED_DRAFT) is None, "a submitted draft is deleted"
         expect(page.get_by_label("Name", exact=True)).to_have_value("my-training")
 
 
-def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
+def test_ended_session_is_announced_without_leaving_the_page(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         end_session()
         page.get_by_label("Name", exact=True).fill("half-typed")
         expect(page.get_by_text("Your session has ended. Your input is saved.")).to_be_visible()
-        assert page.url.endswith("/submit"), "nobody is thrown out in the middle of a word"
+        assert page.url.endswith("/submit"), "the page does not redirect while a user types"
         page.get_by_label("Command", exact=True).fill("python half.py")
         page.get_by_role("button", name="Sign in again").click()
         sign_in(page, "dave")
@@ -68,7 +68,7 @@ def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
         expect(page.locator("#document")).to_have_value(re.compile("command: python half.py"))
 
 
-def test_who_signs_in_before_that_page_is_ready_loses_nothing(opened: Open) -> None:
+def test_input_is_restored_although_the_login_page_has_no_scripts(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()
@@ -82,7 +82,7 @@ def test_who_signs_in_before_that_page_is_ready_loses_nothing(opened: Open) -> N
         expect(page.get_by_label("Name")).to_have_value("nightly-runs")
 
 
-def test_a_draft_in_the_grid_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:
+def test_quota_grid_draft_is_restored(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas")
         cell = page.locator("tr[data-name=vision] td").first
@@ -96,9 +96,7 @@ def test_a_draft_in_the_grid_of_quotas_is_put_back(opened: Open, scene: Scene) -
         expect(page.locator("tr[data-name=vision] td").first.locator("ins")).to_have_text("13")
 
 
-def test_a_draft_in_rows_that_come_later_is_put_back_and_what_others_set_is_seen(
-    opened: Open, scene: Scene
-) -> None:
+def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open, scene: Scene) -> None:
     ada = Acting.person(scene.people["ada"])
     research, train = scene.departments["research"], scene.pools["train"]
     Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))
@@ -122,7 +120,7 @@ def test_a_draft_in_rows_that_come_later_is_put_back_and_what_others_set_is_seen
         expect(page.get_by_role("button", name="Apply")).to_be_disabled()
 
 
-def test_a_form_that_opened_in_a_dialog_comes_back_as_a_page(opened: Open, scene: Scene) -> None:
+def test_dialog_form_is_restored_as_a_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()
@@ -136,7 +134,7 @@ def test_a_form_that_opened_in_a_dialog_comes_back_as_a_page(opened: Open, scene
         expect(page.get_by_label("Expires after")).to_have_value("30")
 
 
-def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene: Scene) -> None:
+def test_draft_is_not_restored_for_another_user_and_holds_no_secrets(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/notifications/new")
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
@@ -144,16 +142,16 @@ def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene:
         end_session()
         page.get_by_role("button", name="Create subscription").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-        kept = page.evaluate(KEPT)
-        assert '"17"' in kept
-        assert "a-secret" not in kept and "csrf" not in kept
+        stored = page.evaluate(STORED_DRAFT)
+        assert '"17"' in stored
+        assert "a-secret" not in stored and "csrf" not in stored
         sign_in(page, "carol")
         expect(page.get_by_label("Long wait, minutes")).to_have_value("60")
-        until(lambda: page.evaluate(KEPT) is None)
+        until(lambda: page.evaluate(STORED_DRAFT) is None)
         expect(page.get_by_label("Long wait, minutes")).to_have_value("60")
 
 
-def test_who_signed_in_again_in_another_tab_goes_on(opened: Open, scene: Scene) -> None:
+def test_form_can_be_sent_after_signing_in_in_another_tab(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access/tokens/new")
         page.get_by_label("Name").fill("nightly-runs")

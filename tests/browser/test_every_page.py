@@ -1,4 +1,4 @@
-"""Claims about every page in a real browser: no error, nothing from elsewhere, little script."""
+"""Browser tests of every page: no errors, no requests to other hosts, little script."""
 
 import pytest
 
@@ -21,20 +21,22 @@ UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hid
     .filter(each => each.checkVisibility())
     .filter(each => !(each.innerText || each.ariaLabel || each.labels?.length || each.title))
     .map(each => each.outerHTML)"""
-DOUBLED = """[...document.querySelectorAll('[id]')].map(each => each.id)
+DUPLICATE_IDS = """[...document.querySelectorAll('[id]')].map(each => each.id)
     .filter((id, index, all) => all.indexOf(id) !== index)"""
 
 
 def all_paths(scene: Scene) -> list[str]:
-    some = [
+    workloads = [
         f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
     ]
     assert scene.eviction is not None
-    return [*PATHS, *some, f"/evictions/{scene.eviction.pk}"]
+    return [*PATHS, *workloads, f"/evictions/{scene.eviction.pk}"]
 
 
 @pytest.mark.parametrize("name", ["ada", "dave"])
-def test_every_page_loads_without_an_error_and_only_from_here(name: str, opened: Open, scene: Scene) -> None:
+def test_every_page_loads_without_errors_or_requests_to_other_hosts(
+    name: str, opened: Open, scene: Scene
+) -> None:
     with opened(name) as (page, faults):
         script: dict[str, int] = {}
         page.on("response", lambda r: r.url.endswith(".js") and script.update({r.url: len(r.body())}))
@@ -42,14 +44,14 @@ def test_every_page_loads_without_an_error_and_only_from_here(name: str, opened:
             script.clear()
             answer = page.goto(path, wait_until="networkidle")
             assert answer is not None
-            not_daves = {f"/workloads/{scene.workloads['asr-pretrain'].pk}": 404}
-            assert answer.status == (not_daves.get(path, 200) if name == "dave" else 200), path
+            hidden_from_dave = {f"/workloads/{scene.workloads['asr-pretrain'].pk}": 404}
+            assert answer.status == (hidden_from_dave.get(path, 200) if name == "dave" else 200), path
             assert sum(script.values()) < MOST_SCRIPT_BYTES, path
             assert "/login" not in page.url
             assert page.locator("main").count() == 1
             assert page.locator("h1").count() == 1, path
             assert page.evaluate(UNNAMED) == [], path
-            assert page.evaluate(DOUBLED) == [], path
+            assert page.evaluate(DUPLICATE_IDS) == [], path
         assert [fault for fault in faults if "404" not in fault and "403" not in fault] == []
 
 
@@ -58,7 +60,7 @@ VIOLATIONS = """document.addEventListener('securitypolicyviolation', event =>
 
 
 @pytest.mark.timeout(600)
-def test_the_admin_site_works_under_its_content_security_policy(opened: Open, scene: Scene) -> None:
+def test_admin_site_works_under_its_content_security_policy(opened: Open, scene: Scene) -> None:
     assert scene.eviction is not None
     with opened("ada") as (page, faults):
         page.add_init_script(VIOLATIONS)
@@ -79,7 +81,7 @@ def test_the_admin_site_works_under_its_content_security_policy(opened: Open, sc
         assert [fault for fault in faults if "403" not in fault] == []
 
 
-def test_scripts_in_a_page_of_the_admin_site_do_not_run(opened: Open) -> None:
+def test_inline_scripts_do_not_run_in_the_admin_site(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/admin/projects/workload/", wait_until="networkidle")
         page.evaluate("document.body.insertAdjacentHTML('beforeend', "
@@ -91,7 +93,7 @@ def test_scripts_in_a_page_of_the_admin_site_do_not_run(opened: Open) -> None:
         assert any("violates the following Content Security Policy" in fault for fault in faults)
 
 
-def test_the_page_of_the_api_works_under_its_content_security_policy(opened: Open) -> None:
+def test_api_page_works_under_its_content_security_policy(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.add_init_script(VIOLATIONS)
         answer = page.goto("/api/v1/docs", wait_until="networkidle")
@@ -106,7 +108,7 @@ def test_the_page_of_the_api_works_under_its_content_security_policy(opened: Ope
         assert faults == []
 
 
-def test_nothing_hangs_over_on_a_phone_and_the_menu_opens(opened: Open, scene: Scene) -> None:
+def test_pages_do_not_overflow_on_a_phone_and_the_menu_opens(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         for path in all_paths(scene):
             page.goto(path)
@@ -118,7 +120,7 @@ def test_nothing_hangs_over_on_a_phone_and_the_menu_opens(opened: Open, scene: S
         assert faults == []
 
 
-def test_times_are_in_the_readers_zone(opened: Open, scene: Scene) -> None:
+def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
     with opened("ada", timezone_id="Asia/Tokyo") as (page, _):
         page.goto(all_paths(scene)[-1])
         shown = page.locator("time[data-style=full]").first
@@ -129,20 +131,20 @@ def test_times_are_in_the_readers_zone(opened: Open, scene: Scene) -> None:
         assert expected in shown.inner_text()
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen(opened: Open) -> None:
-    ground = "getComputedStyle(document.body).backgroundColor"
+def test_theme_follows_the_system_until_it_is_chosen(opened: Open) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
     with opened("ada", color_scheme="dark") as (page, faults):
         page.goto("/workloads")
-        dark = page.evaluate(ground)
+        dark = page.evaluate(background)
         page.get_by_role("button", name="Switch between light and dark").click()
-        light = page.evaluate(ground)
+        light = page.evaluate(background)
         assert dark != light
         page.reload()
-        assert page.evaluate(ground) == light, "the choice is kept"
+        assert page.evaluate(background) == light, "the choice survives a reload"
         assert faults == []
 
 
-def test_the_first_tab_stop_skips_to_the_content(opened: Open) -> None:
+def test_first_tab_stop_skips_to_the_content(opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto("/")
         page.keyboard.press("Tab")

@@ -1,4 +1,4 @@
-"""Claims about the layout of every page, wide and on a phone: all controls in reach, all labels readable."""
+"""Layout tests of every page, wide and on a phone: all controls in view, all labels readable."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ UNFOLD = """summary => new Promise(done => {
 FAULTS = (Path(__file__).parent / "layout.js").read_text()
 
 
-def faults_of_layout(page: Page) -> list[str]:
-    """Faults of the page as it stands, then with each of its menus and folded parts open."""
-    found: list[str] = page.evaluate(FAULTS)
+def layout_faults(page: Page) -> list[str]:
+    """Return layout faults of the page, first as loaded, then with each menu and fold open."""
+    faults: list[str] = page.evaluate(FAULTS)
     summaries = page.locator("details > summary:visible")
     for number in range(summaries.count()):
         folded = summaries.nth(number)
@@ -35,16 +35,16 @@ def faults_of_layout(page: Page) -> list[str]:
             continue
         folded.evaluate(UNFOLD)
         name = folded.inner_text()
-        found += [f"with {name!r} open: {fault}" for fault in page.evaluate(FAULTS) if fault not in found]
+        faults += [f"with {name!r} open: {fault}" for fault in page.evaluate(FAULTS) if fault not in faults]
         if page.evaluate(OVERFLOW) > 0:
-            found.append(f"with {name!r} open the page scrolls sideways")
+            faults.append(f"with {name!r} open the page scrolls sideways")
         folded.evaluate("each => { each.parentElement.open = false; }")
-    return found
+    return faults
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-def test_no_control_leaves_the_screen_and_no_label_is_squeezed(
+def test_controls_stay_on_screen_and_labels_are_readable(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
     faults: list[str] = []
@@ -54,17 +54,17 @@ def test_no_control_leaves_the_screen_and_no_label_is_squeezed(
             answer = page.goto(path, wait_until="networkidle")
             assert answer is not None
             assert answer.status == 200, path
-            faults += [f"{path}: {fault}" for fault in faults_of_layout(page)]
+            faults += [f"{path}: {fault}" for fault in layout_faults(page)]
             page.emulate_media(color_scheme="dark")
             faults += [f"{path}, dark: {fault}" for fault in page.evaluate(FAULTS)]
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-def test_date_filter_of_the_admin_site_can_be_used_on_the_first_visit(
+def test_admin_date_filter_is_usable_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
-    """Its library lays a note on the server's time over the first field where the zone is not known yet."""
+    """Its library covers the first field with a note on server time while the time zone is unknown."""
     with opened("ada", viewport=viewport) as (page, faults):
         page.goto("/admin/scheduler/eviction/", wait_until="networkidle")
         page.get_by_text("Filters").first.click()
@@ -79,7 +79,7 @@ def test_date_filter_of_the_admin_site_can_be_used_on_the_first_visit(
         assert faults == []
 
 
-def test_button_of_a_menu_stays_in_place_when_the_menu_opens(opened: Open) -> None:
+def test_menu_button_stays_in_place_when_the_menu_opens(opened: Open) -> None:
     with opened("ada", viewport=DESK) as (page, _):
         page.goto("/quotas")
         button = page.locator("summary", has_text="Values")
@@ -107,7 +107,7 @@ def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open)
         )
 
 
-def test_question_about_a_smaller_maximum_is_in_view(opened: Open, scene: Scene) -> None:
+def test_confirmation_of_a_lower_maximum_is_in_view(opened: Open, scene: Scene) -> None:
     """The form is longer than the screen and was scrolled to its button."""
     with opened("ada", viewport=DESK) as (page, _):
         page.goto("/node-pools/train")

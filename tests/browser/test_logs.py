@@ -1,4 +1,4 @@
-"""Claims about logs on a workload's page: followed, searched, never taken for a page of their own."""
+"""Browser tests of logs on the workload page: follow, search and download."""
 
 import shutil
 from pathlib import Path
@@ -10,22 +10,22 @@ from pools.runtimes.pod_dir import PodDir
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
-from tests.browser.test_accessibility import faults_of
+from tests.browser.test_accessibility import accessibility_faults
 
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 
 
 @pytest.fixture
 def pods(scene: Scene, home: Path) -> list[Pod]:
-    """Of a workload that runs on this machine."""
+    """Pods of a workload that runs on this machine."""
     workload = scene.workloads["diffusion-xl"]
     scene.pools["train"].runtime = "local"
     scene.pools["train"].save()
-    found = list(workload.pods.order_by("rank"))
-    for pod in found:
+    rows = list(workload.pods.order_by("rank"))
+    for pod in rows:
         shutil.rmtree(home / "run" / "pods" / str(pod.pk), ignore_errors=True)
         PodDir(home / "run" / "pods" / str(pod.pk)).make()
-    return found
+    return rows
 
 
 def write(home: Path, pod: Pod, text: str) -> None:
@@ -33,11 +33,11 @@ def write(home: Path, pod: Pod, text: str) -> None:
         log.write(text)
 
 
-def shown(page: Page) -> str:
+def log_text(page: Page) -> str:
     return page.locator("#log pre").inner_text()
 
 
-def test_a_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], f"\x1b[31mfirst\x1b[0m {MARKUP}\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}")
@@ -47,7 +47,7 @@ def test_a_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home:
             write(home, pods[0], f"step {number} \x1b[2J\x08\n")
             expect(log).to_contain_text(f"step {number} ")
         assert page.locator("#log img, #log b").count() == 0
-        assert not {"\x1b", "\x08"} & set(shown(page))
+        assert not {"\x1b", "\x08"} & set(log_text(page))
         page.get_by_label("Follow").uncheck()
         write(home, pods[0], "unseen\n")
         page.get_by_role("button", name="Load later output").click()
@@ -55,9 +55,7 @@ def test_a_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home:
         assert faults == []
 
 
-def test_without_the_socket_it_is_fetched_every_few_seconds(
-    opened: Open, pods: list[Pod], home: Path
-) -> None:
+def test_log_is_polled_without_the_socket(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "first\n")
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/workloads/**", lambda socket: socket.close())
@@ -67,7 +65,7 @@ def test_without_the_socket_it_is_fetched_every_few_seconds(
         expect(page.locator("#log pre")).to_contain_text("second")
 
 
-def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
+def test_whole_log_is_searched_and_matches_are_shown_in_context(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     lines = [f"line {number} of an epoch" for number in range(40_000)]
@@ -78,7 +76,7 @@ def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
         page.goto(f"/workloads/{pods[0].workload_id}")
         page.get_by_label("Pod and run").select_option(label="worker-1")
         expect(page.locator("#log pre")).to_contain_text("line 39999")
-        assert "line 20001" not in shown(page), "the end first"
+        assert "line 20001" not in log_text(page), "the log opens at its end"
         page.get_by_label("Search the log").fill("loss is")
         page.keyboard.press("Enter")
         expect(page.locator("#log-count")).to_contain_text("2 lines of worker-1, run 1, contain loss is")
@@ -86,13 +84,13 @@ def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 19999")
         assert hits.locator("img, b").count() == 0
-        assert faults_of(page) == []
+        assert accessibility_faults(page) == []
         page.get_by_role("button", name="Show line 20001 in the log").click()
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 20001")
         page.get_by_role("button", name="Load earlier output").click()
         expect(page.locator("#log pre")).to_contain_text("line 19999 of an epoch\nLoss is inf")
-        with page.expect_download() as begun:
+        with page.expect_download() as download:
             page.get_by_role("link", name="Download").click()
-        assert begun.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
-        assert Path(begun.value.path()).read_text().splitlines() == lines
+        assert download.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
+        assert Path(download.value.path()).read_text().splitlines() == lines
         assert faults == []

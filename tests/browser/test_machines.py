@@ -1,4 +1,4 @@
-"""Claims about the page of machines that joined a pool, in a real browser."""
+"""Browser tests of the page of joined machines."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from projects.acting import Acting
 from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
-from tests.browser.test_every_page import DOUBLED, OVERFLOW, UNNAMED
+from tests.browser.test_every_page import DUPLICATE_IDS, OVERFLOW, UNNAMED
 
 PAGE = "/node-pools/metal/machines"
 
@@ -28,26 +28,24 @@ def metal(scene: Scene) -> NodePool:
             acting=acting, pool=pool, lasts=hour, at=now, comment=f"rack 7, place {number}"
         )
         gpus = tuple(f"GPU-{number}-{index}" for index in range(8))
-        has = Measured(f"box-{number}", f"10.1.0.{number + 5}", 192000, 2097152, gpus, "H100 80GB HBM3")
-        services.join(pool_name="metal", token=token, measured=has, at=now)
+        measured = Measured(f"box-{number}", f"10.1.0.{number + 5}", 192000, 2097152, gpus, "H100 80GB HBM3")
+        services.join(pool_name="metal", token=token, measured=measured, at=now)
     services.issue_join_token(acting=acting, pool=pool, lasts=hour, at=now, comment="rack 8, place 0")
     return pool
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
-def test_the_page_fits_also_on_a_phone(opened: Open, metal: NodePool, options: dict[str, Any]) -> None:
+def test_machine_page_fits_on_a_phone(opened: Open, metal: NodePool, options: dict[str, Any]) -> None:
     with opened("ada", **options) as (page, faults):
         page.goto(PAGE, wait_until="networkidle")
         assert page.locator("h1").inner_text() == "Machines of metal"
         assert page.evaluate(OVERFLOW) <= 0
         assert options or page.evaluate(UNNAMED) == []
-        assert page.evaluate(DOUBLED) == []
+        assert page.evaluate(DUPLICATE_IDS) == []
         assert faults == []
 
 
-def test_a_token_is_issued_and_a_machine_removed_without_leaving_the_page(
-    opened: Open, metal: NodePool
-) -> None:
+def test_join_token_is_created_and_machine_removed_in_dialogs(opened: Open, metal: NodePool) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/metal")
         page.get_by_role("link", name="Machines").click()

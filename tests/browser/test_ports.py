@@ -1,4 +1,4 @@
-"""Claims about opening a port in a real browser: the page works, and it reaches nothing of Berth's."""
+"""Browser tests of opened ports: the page works and is isolated from Berth."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +14,18 @@ from tests.browser.scene import Scene
 from tests.browser.site import serving
 from tests.visits.pod import Pod, served
 
-RIDE = """async (berth) => {
-  const told = [];
+ATTACK = """async (berth) => {
+  const results = [];
   for (const [path, options] of [["/workloads", {}], ["/logout", {method: "POST"}]]) {
     try {
       const answer = await fetch(berth + path, {credentials: "include", ...options});
-      told.push(answer.status);
-    } catch (error) { told.push("refused"); }
+      results.push(answer.status);
+    } catch (error) { results.push("refused"); }
   }
-  try { new WebSocket(berth.replace("http", "ws") + "/ws/live").onmessage = () => told.push("heard"); }
-  catch (error) { told.push("no socket"); }
+  try { new WebSocket(berth.replace("http", "ws") + "/ws/live").onmessage = () => results.push("heard"); }
+  catch (error) { results.push("no socket"); }
   await new Promise((done) => setTimeout(done, 300));
-  return told.concat(document.cookie);
+  return results.concat(document.cookie);
 }"""
 
 
@@ -37,7 +37,7 @@ def pod() -> Iterator[tuple[Pod, int]]:
 
 
 @pytest.fixture
-def desk(scene: Scene, pod: tuple[Pod, int]) -> Workload:
+def interactive_workload(scene: Scene, pod: tuple[Pod, int]) -> Workload:
     workload = make.workload(
         scene.projects["robotics"], "desk", by=scene.people["bert"], kind="interactive", pools=["train"],
         phase=Phase.RUNNING, run=1, started_at=make.ago(minutes=5), message="1 of 1 pods run.",
@@ -54,43 +54,45 @@ def desk(scene: Scene, pod: tuple[Pod, int]) -> Workload:
 def address(
     transactional_db: None, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """A server of this test's own, that has hosts for ports."""
+    """The address of a server for one test that serves ports under hosts of their own."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
-    with serving(url, tmp_path, hosts_for_ports=True) as found:
-        yield found
+    with serving(url, tmp_path, hosts_for_ports=True) as started:
+        yield started
 
 
-def test_a_port_opens_from_the_workloads_page_and_its_page_stays_apart_from_berth(
-    browser: Browser, address: str, scene: Scene, desk: Workload, pod: tuple[Pod, int]
+def test_port_opens_from_the_workload_page_and_is_isolated_from_berth(
+    browser: Browser, address: str, scene: Scene, interactive_workload: Workload, pod: tuple[Pod, int]
 ) -> None:
     with reader(browser, address, scene.people["bert"], beyond=(".localhost",)) as (page, faults):
-        page.goto(f"/workloads/{desk.pk}")
+        page.goto(f"/workloads/{interactive_workload.pk}")
         with page.context.expect_page() as opened:
             page.get_by_role("button", name="Open lab").click()
         inside = opened.value
         expect(inside.locator("#what")).to_have_text("you said hello")
-        assert inside.url == f"http://{desk.pk.hex}-lab.localhost:{address.rpartition(':')[2]}/"
+        assert (
+            inside.url == f"http://{interactive_workload.pk.hex}-lab.localhost:{address.rpartition(':')[2]}/"
+        )
         assert inside.evaluate("document.referrer") == ""
-        told = inside.evaluate(RIDE, address)
-        assert told == ["refused", "refused", ""], "nothing is read, nothing done, nobody's cookie seen"
+        results = inside.evaluate(ATTACK, address)
+        assert results == ["refused", "refused", ""], "no request is answered, and no cookie is visible"
         assert "sessionid" not in str(pod[0].heard)
         page.reload()
         expect(page.get_by_role("heading", name="desk", level=1)).to_be_visible()
         assert not [fault for fault in faults if "lab" in fault]
 
 
-def test_what_was_opened_once_does_not_open_for_the_next_who_has_the_link(
-    browser: Browser, address: str, scene: Scene, desk: Workload
+def test_port_link_cannot_be_reused_by_another_browser(
+    browser: Browser, address: str, scene: Scene, interactive_workload: Workload
 ) -> None:
     with reader(browser, address, scene.people["bert"], beyond=(".localhost",)) as (page, _):
-        page.goto(f"/workloads/{desk.pk}")
+        page.goto(f"/workloads/{interactive_workload.pk}")
         with (
             page.context.expect_page() as opened,
-            page.context.expect_event("request", lambda request: "/.berth/open/" in request.url) as asked,
+            page.context.expect_event("request", lambda request: "/.berth/open/" in request.url) as request,
         ):
             page.get_by_role("button", name="Open lab").click()
         expect(opened.value.locator("#what")).to_have_text("you said hello")
-        link = asked.value.url
+        link = request.value.url
     with reader(browser, address, None, beyond=(".localhost",)) as (page, _):
         page.goto(link)
         expect(page.get_by_role("heading", name="Open this port from Berth")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Claims about the grid of quotas in a real browser: edited like a spreadsheet, and by two at once."""
+"""Browser tests of the quota grid: spreadsheet editing and conflicts."""
 
 import json
 from typing import Any
@@ -11,26 +11,26 @@ from tests import factories as make
 from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
-from tests.browser.test_accessibility import faults_of
+from tests.browser.test_accessibility import accessibility_faults
 from tests.browser.test_every_page import OVERFLOW
 from tests.journeys.installation import until
 
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
-    """A cell as one finds it: by its row and its column."""
+    """Return the cell in the row of the owner and the column of the pool and field."""
     heads = page.locator("#quota-grid thead [data-field]")
-    told = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
+    columns = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
     row = page.locator(f"#quota-grid tbody tr[data-name='{owner}']")
-    return row.locator("td").nth(told.index([pool, field]))
+    return row.locator("td").nth(columns.index([pool, field]))
 
 
-def typed(page: Page) -> dict[tuple[str, str], str]:
-    """What the draft would send, by field and owner."""
+def draft_cells(page: Page) -> dict[tuple[str, str], str]:
+    """Return the texts in the draft by owner and field."""
     draft: dict[str, Any] = json.loads(page.locator("input[name=draft]").input_value() or '{"cells": []}')
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
 
-def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
+def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/quotas", wait_until="networkidle")
         vision = cell(page, "vision")
@@ -78,8 +78,8 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
     assert QuotaChange.objects.first() is not None
 
 
-def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, scene: Scene) -> None:
-    """None at all is told apart from 0: its limit, weight and rank go with it, and come back with it."""
+def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene: Scene) -> None:
+    """Deleting differs from 0: limit, weight and rank are deleted and restored with the quota."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
         page.goto("/quotas", wait_until="networkidle")
@@ -105,7 +105,7 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
         limit.focus()
         page.keyboard.type("14")
         page.keyboard.press("Enter")
-        expect(vision).to_have_text("8")  # who sets a value of it does not remove it
+        expect(vision).to_have_text("8")  # setting one of its values undoes the deletion
         expect(sums).to_have_text(before)
         page.keyboard.press("Control+z")
         expect(vision.locator("ins")).to_have_text(NO_QUOTA)
@@ -119,7 +119,7 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
         vision.focus()
         page.keyboard.type("0")
         page.keyboard.press("Enter")
-        expect(limit).to_have_text("∞")  # of a new one: what it does not set
+        expect(limit).to_have_text("∞")  # defaults of a new quota
         page.keyboard.press("Control+z")
         expect(limit).to_have_text(NO_QUOTA)
         page.goto("/quotas/changes")
@@ -130,7 +130,9 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
     assert Quota.objects.get(**where).limit_gpu_milli == 16_000
 
 
-def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: Scene) -> None:
+def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             page.goto("/quotas", wait_until="networkidle")
@@ -156,7 +158,7 @@ def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: S
         ada.get_by_role("button", name="Apply").click()
         expect(ada.get_by_text("1 quota deleted.")).to_be_visible()
         expect(alert).to_contain_text("ada deleted the quota, yours is 5")
-        expect(cell(bert, "vision")).to_have_text("0")  # what it would have, set anew
+        expect(cell(bert, "vision")).to_have_text("0")  # value of the quota if it is created again
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
@@ -165,7 +167,7 @@ def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: S
     assert (quota.gpu_milli, quota.weight_gpu, quota.rank) == (0, 5.0, None)
 
 
-def test_a_department_that_promises_too_much_is_told_while_one_types(opened: Open, scene: Scene) -> None:
+def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, faults):
         page.goto("/quotas", wait_until="networkidle")
         sums = cell(page, "research").locator(".sub")
@@ -180,11 +182,11 @@ def test_a_department_that_promises_too_much_is_told_while_one_types(opened: Ope
         cell(page, "research").focus()
         page.keyboard.type("5")
         expect(page.locator("#grid-said")).to_contain_text("You cannot edit")
-        assert typed(page) == {}
+        assert draft_cells(page) == {}
         assert faults == []
 
 
-def test_a_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
+def test_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
     with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
         page.goto("/quotas", wait_until="networkidle")
         names = page.locator("#quota-grid tbody th").all_inner_texts()
@@ -195,7 +197,7 @@ def test_a_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scen
         page.keyboard.press("Control+v")
         expect(page.locator("#grid-said")).to_contain_text("4 pasted, 1 skipped")
         keys = {name: f"project-{scene.projects[name].pk}" for name in (first, second)}
-        assert typed(page) == {
+        assert draft_cells(page) == {
             (keys[first], "gpu"): "6", (keys[first], "limit_gpu"): "1500", (keys[first], "weight"): "3",
             (keys[second], "limit_gpu"): "30",
         }  # fmt: skip
@@ -205,12 +207,12 @@ def test_a_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scen
         page.keyboard.press("Control+c")
         assert page.evaluate("navigator.clipboard.readText()") == "6\t1500\n8\t30"
         page.keyboard.press("Control+z")
-        assert typed(page) == {}, "a block is one step"
+        assert draft_cells(page) == {}, "pasting a block is one undo step"
         assert faults == []
 
 
-def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, scene: Scene) -> None:
-    """Both begin on the same values; who comes second sees the first's beside the own, and loses neither."""
+def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, scene: Scene) -> None:
+    """Both start from the same values; the second admin sees both values of each conflicting cell."""
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             page.goto("/quotas", wait_until="networkidle")
@@ -228,7 +230,9 @@ def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, sc
 
         alert = bert.get_by_role("alert")
         expect(alert).to_contain_text("Quota, GPUs of vision on train: ada set 6, yours is 7")
-        expect(cell(bert, "vision", field="rank")).to_have_text("4")  # not touched here: theirs, at once
+        expect(cell(bert, "vision", field="rank")).to_have_text(
+            "4"
+        )  # not edited here, so it is updated at once
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
         bert.get_by_role("button", name="Keep mine: Quota, GPUs of vision on train").click()
@@ -237,13 +241,13 @@ def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, sc
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
-        expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # and the first sees the second's, live
+        expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # updated live for the first admin, too
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.rank) == (7000, 15_000, 5.0, 4)
 
 
-def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Scene) -> None:
+def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
         bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, and silent
         for page, text in ((bert, "7"), (ada, "6")):
@@ -263,9 +267,7 @@ def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Sce
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
 
 
-def test_rows_that_come_late_do_not_take_a_person_away_from_what_is_being_typed(
-    opened: Open, scene: Scene
-) -> None:
+def test_rows_that_load_late_do_not_interrupt_typing(opened: Open, scene: Scene) -> None:
     Project.objects.bulk_create(
         Project(name=f"a-{n:03}", department=scene.departments["research"]) for n in range(100)
     )
@@ -293,7 +295,7 @@ def test_rows_that_come_late_do_not_take_a_person_away_from_what_is_being_typed(
         assert faults == []
 
 
-def test_more_rows_come_as_one_moves_down_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:
+def test_rows_load_while_scrolling_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:
     Project.objects.bulk_create(
         Project(name=f"many-{n:03}", department=scene.departments["product"]) for n in range(150)
     )
@@ -315,7 +317,7 @@ def test_more_rows_come_as_one_moves_down_and_a_filter_keeps_the_draft(opened: O
         assert faults == []
 
 
-def test_the_grid_is_one_tab_stop_and_readable(opened: Open, scene: Scene) -> None:
+def test_grid_is_one_tab_stop_and_accessible(opened: Open, scene: Scene) -> None:
     make.quota(scene.projects["ads"], scene.pools["local"], 1)
     for scheme in ("light", "dark"):
         with opened("ada", color_scheme=scheme) as (page, _):
@@ -327,14 +329,14 @@ def test_the_grid_is_one_tab_stop_and_readable(opened: Open, scene: Scene) -> No
             cell(page, "ads", "local").focus()
             page.keyboard.press("Enter")
             assert page.locator(".cell-editor").get_attribute("aria-label") == "Quota, GPUs of ads on local"
-            assert faults_of(page) == []
+            assert accessibility_faults(page) == []
             page.keyboard.press("Escape")
-            assert faults_of(page) == []
+            assert accessibility_faults(page) == []
             snapshot = page.locator("#quota-grid").aria_snapshot()
             assert "grid" in snapshot and "gridcell" in snapshot and "rowheader" in snapshot
 
 
-def test_on_a_phone_it_scrolls_inside_its_card_and_is_edited_by_touch(opened: Open, scene: Scene) -> None:
+def test_grid_scrolls_inside_its_card_and_is_edited_by_touch_on_a_phone(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/quotas", wait_until="networkidle")
         vision = cell(page, "vision")
@@ -345,5 +347,5 @@ def test_on_a_phone_it_scrolls_inside_its_card_and_is_edited_by_touch(opened: Op
         page.get_by_role("button", name="Preview impact").click()
         expect(page.locator("#impact-title")).to_be_visible()
         assert page.evaluate(OVERFLOW) <= 0
-        assert faults_of(page) == []
+        assert accessibility_faults(page) == []
         assert faults == []

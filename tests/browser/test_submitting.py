@@ -1,4 +1,4 @@
-"""Claims about describing a workload: form and document side by side, the answer while one types."""
+"""Browser tests of the submission form, its document and the prediction while typing."""
 
 import re
 
@@ -9,10 +9,10 @@ from tests import factories as make
 from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
-from tests.browser.test_accessibility import faults_of
+from tests.browser.test_accessibility import accessibility_faults
 from tests.browser.test_every_page import OVERFLOW
 
-PICKED = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
+SELECTED_TEXT = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
 
 TEXT = """\
 # the night's run
@@ -32,9 +32,7 @@ def document(page: Page) -> str:
     return page.locator("#document").input_value()
 
 
-def test_a_person_sees_it_would_wait_and_why_changes_it_submits_and_watches(
-    opened: Open, scene: Scene
-) -> None:
+def test_prediction_follows_the_form_and_the_workload_is_submitted(opened: Open, scene: Scene) -> None:
     others = Workload.objects.filter(project=scene.projects["vision"], phase="pending")
     others.update(phase="cancelled", ended_at=make.ago(minutes=1))
     with opened("dave") as (page, faults):
@@ -68,7 +66,7 @@ def test_a_person_sees_it_would_wait_and_why_changes_it_submits_and_watches(
         assert faults == []
 
 
-def test_each_side_follows_the_other_and_neither_loses_anything(opened: Open) -> None:
+def test_form_and_document_follow_each_other(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.locator("#document").fill(TEXT)
@@ -76,22 +74,24 @@ def test_each_side_follows_the_other_and_neither_loses_anything(opened: Open) ->
         expect(page.get_by_label("Role name")).to_have_value("worker")
         page.get_by_label("Max replicas").fill("12")
         page.get_by_label("GPUs per pod").fill("0.5")
-        wanted = TEXT.replace("    replicas: 8\n", "    min: 8\n    max: 12\n").replace("gpu: 1", "gpu: 0.5")
-        expect(page.locator("#document")).to_have_value(wanted)
+        expected = TEXT.replace("    replicas: 8\n", "    min: 8\n    max: 12\n").replace(
+            "gpu: 1", "gpu: 0.5"
+        )
+        expect(page.locator("#document")).to_have_value(expected)
         page.get_by_role("button", name="Add role").click()
         expect(page.get_by_role("heading", name="Role role-2")).to_be_visible()
         page.get_by_role("button", name="Remove Role role-2").click()
-        expect(page.locator("#document")).to_have_value(wanted)
-        page.locator("#document").fill(wanted + "pools: [\n")
+        expect(page.locator("#document")).to_have_value(expected)
+        page.locator("#document").fill(expected + "pools: [\n")
         expect(page.get_by_text("The document is not valid YAML from line")).to_be_visible()
         page.get_by_label("Name", exact=True).fill("renamed")
         page.wait_for_timeout(600)
-        page.locator("#document").fill(wanted)
-        expect(page.locator("#document")).to_have_value(wanted.replace("name: night-run", "name: renamed"))
+        page.locator("#document").fill(expected)
+        expect(page.locator("#document")).to_have_value(expected.replace("name: night-run", "name: renamed"))
         assert faults == []
 
 
-def test_typing_is_not_disturbed_by_answers_on_their_way(opened: Open) -> None:
+def test_late_answers_do_not_disturb_typing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         name = page.get_by_label("Name", exact=True)
@@ -120,7 +120,7 @@ def test_typing_is_not_disturbed_by_answers_on_their_way(opened: Open) -> None:
         assert faults == []
 
 
-def test_a_fault_leads_to_its_line_and_the_first_gets_the_focus(opened: Open) -> None:
+def test_error_links_to_its_line_and_the_first_field_gets_the_focus(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
@@ -130,22 +130,22 @@ def test_a_fault_leads_to_its_line_and_the_first_gets_the_focus(opened: Open) ->
         expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")
         page.get_by_role("link", name="Line 9").click()
-        assert page.evaluate(PICKED) == "    gpu: 1.5"
+        assert page.evaluate(SELECTED_TEXT) == "    gpu: 1.5"
         page.get_by_role("button", name="Submit workload", exact=True).click()
         expect(gpus).to_be_focused()
         gpus.fill("1")
         expect(error).to_have_count(0)
         expect(gpus).not_to_have_attribute("aria-invalid", "true")
-        assert faults_of(page) == []
+        assert accessibility_faults(page) == []
 
 
-def test_it_is_usable_without_a_mouse_and_on_a_phone(opened: Open) -> None:
+def test_form_is_usable_by_keyboard_and_on_a_phone(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/submit?kind=single")
         page.get_by_label("Name", exact=True).focus()
         page.keyboard.press("Control+A")
         page.keyboard.type("by-keyboard")
-        page.keyboard.press("Enter")  # looks, and submits nothing
+        page.keyboard.press("Enter")  # refreshes the form and submits nothing
         expect(page.locator("#document")).to_have_value(re.compile("name: by-keyboard"))
         assert "/submit" in page.url
         page.keyboard.press("Tab")
@@ -154,5 +154,5 @@ def test_it_is_usable_without_a_mouse_and_on_a_phone(opened: Open) -> None:
             summary.focus()
             page.keyboard.press("Enter")
         assert page.evaluate(OVERFLOW) <= 0
-        assert faults_of(page) == []
+        assert accessibility_faults(page) == []
         assert faults == []

@@ -1,4 +1,4 @@
-"""Claims about every table in a real browser: its heads sort, it leaves as a file, and scripts stay few."""
+"""Browser tests of tables and charts: sorting, search and CSV export."""
 
 from playwright.sync_api import expect
 
@@ -6,7 +6,7 @@ from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 from tests.browser.test_every_page import all_paths
 
-# Of each table with two rows or more: what it is called, where its heads do not sort or it leaves as no file.
+# Tables with two rows or more that cannot be sorted or exported, with their captions.
 LACKING = """[...document.querySelectorAll('main table')]
     .filter(table => table.tBodies[0]?.rows.length > 1)
     .filter(table => !table.querySelector('input:not([name=w], [type=checkbox])'))
@@ -23,21 +23,23 @@ CHARTS = """[...document.querySelectorAll('main .step-chart, main .mosaic[role=i
 }).map(chart => chart.outerHTML.slice(0, 120))"""
 
 
-def test_every_table_sorts_and_leaves_and_every_chart_has_its_data(opened: Open, scene: Scene) -> None:
+def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(
+    opened: Open, scene: Scene
+) -> None:
     with opened("ada") as (page, faults):
-        found = {}
+        lacking_by_path = {}
         for path in all_paths(scene):
             page.goto(path, wait_until="load")
             page.wait_for_function(
                 "document.querySelector('main table') === null || typeof htmx === 'object'"
             )
             if lacking := page.evaluate(LACKING) + page.evaluate(CHARTS):
-                found[path] = lacking
-        assert found == {}
+                lacking_by_path[path] = lacking
+        assert lacking_by_path == {}
         assert faults == []
 
 
-def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: Scene) -> None:
+def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/train", wait_until="networkidle")
         page.get_by_text("As a table").click()
@@ -52,7 +54,7 @@ def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: 
         table.evaluate("table => { table.dataset.old = 'yes'; }")
         page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
         expect(table).not_to_have_attribute("data-old", "yes")
-        expect(head).to_have_attribute("aria-sort", "descending")  # also after it was fetched anew
+        expect(head).to_have_attribute("aria-sort", "descending")  # also after a refresh
         with page.expect_download() as download:
             page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
         text = download.value.path().read_text()
@@ -61,7 +63,7 @@ def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: 
         assert faults == []
 
 
-def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene: Scene) -> None:
+def test_list_is_searched_while_typing_without_a_reload(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/access", wait_until="networkidle")
         page.evaluate("window.stillTheSame = true")
@@ -81,13 +83,13 @@ def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene
         assert faults == []
 
 
-def test_the_numbers_of_a_chart_are_searched_where_they_are_seen(opened: Open, scene: Scene) -> None:
+def test_chart_table_has_a_search_field_when_it_is_open(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/", wait_until="networkidle")
         name = "Hourly average in GPUs, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
-        expect(search).to_have_count(0)  # folded away with the numbers
+        expect(search).to_have_count(0)  # hidden together with the table
         page.get_by_text("As a table").click()
         expect(search).to_be_visible()
         assert faults == []

@@ -1,4 +1,4 @@
-"""Claims about the reader's time zone: a real browser names it, and the server reads and writes in it."""
+"""Browser tests of the time zone: the browser reports it, and the server reads and writes times in it."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -30,7 +30,7 @@ def tomorrow_at_nine() -> datetime:
 def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto(path)
-        page.goto(path)  # the first answer was written before the browser named its zone
+        page.goto(path)  # the first answer is sent before the browser has reported its zone
         expect(page.locator("body")).to_contain_text(text)
 
 

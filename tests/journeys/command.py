@@ -1,4 +1,4 @@
-"""The `berth` command as a signed-in process."""
+"""The `berth` command of a signed-in user."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.journeys.installation import ROOT, Installation
 
 @dataclass(frozen=True)
 class Terminal:
-    """A shell of one person; `config` holds what login left."""
+    """A shell of one user; `config` holds the configuration that `berth login` wrote."""
 
     address: str
     config: Path
@@ -40,7 +40,7 @@ class Terminal:
         return done.stdout
 
     def client(self) -> Client:
-        """The same person as a program: quicker to ask again and again."""
+        """Return a client of the same user, which is faster than the command."""
         return Client(load_settings({"XDG_CONFIG_HOME": str(self.config)}))
 
     def json(self, *words: str) -> Any:
@@ -48,12 +48,12 @@ class Terminal:
 
 
 def sign_in(installation: Installation, name: str, config: Path) -> Terminal:
-    """As one of the demo's people or as admin, with the password that was left for the machine's owner."""
+    """Sign in as admin or as a user of the demo, with the password in the home."""
     if name == "admin":
         password = (installation.home / "admin-password").read_text().strip()
     else:
-        kept = (installation.home / "demo-passwords").read_text().splitlines()
-        password = dict(line.split(" ", 1) for line in kept)[name]
+        lines = (installation.home / "demo-passwords").read_text().splitlines()
+        password = dict(line.split(" ", 1) for line in lines)[name]
     terminal = Terminal(f"http://127.0.0.1:{installation.port}", config)
     config.mkdir()
     terminal.berth("login", terminal.address, "-u", name, "--password-stdin", stdin=password)

@@ -1,4 +1,4 @@
-"""A Berth started as a person would, with its own port and home."""
+"""A Berth installation started as a user would, with its own port and home."""
 
 import http.cookiejar
 import os
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("BERTH_", "DATABASE_")
+BERTH_VARIABLES = ("BERTH_", "DATABASE_")
 PATIENCE = 180.0  # a machine under load takes its time to start
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """What `look` finds, as soon as it finds something."""
+def until(probe: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """Return the first truthy result of `probe`; fail after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{look} found nothing in {seconds} s"
+    while not (result := probe()):
+        assert time.monotonic() < deadline, f"{probe} returned nothing in {seconds} s"
         time.sleep(0.02)
-    return found
+    return result
 
 
 @dataclass
@@ -49,13 +49,13 @@ class Installation:
     settings: dict[str, str] = field(default_factory=dict)
 
     def running(self) -> str:
-        """The address; it is started only when it is not there."""
+        """Return the address; start Berth if it is not running."""
         if self.process and self.process.poll() is None:
             return f"http://127.0.0.1:{self.port}"
         return self.start()
 
     def start(self, *options: str) -> str:
-        """The address that it announces."""
+        """Start Berth and return the address that it prints."""
         self.port = self.port or free_port()
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(
@@ -68,39 +68,39 @@ class Installation:
             start_new_session=True,
         )
 
-        def announced() -> re.Match[str] | None:
+        def printed_address() -> re.Match[str] | None:
             log.seek(0)
             self.output = log.read()
             assert self.process
             assert self.process.poll() is None, self.output
             return re.search(r"http://\S+", self.output) if "Ctrl-C" in self.output else None
 
-        return until(announced).group()
+        return until(printed_address).group()
 
     def env(self) -> dict[str, str]:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
-        return {**kept, "BERTH_HOME": str(self.home), "PYTHONPATH": paths, **self.settings}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(BERTH_VARIABLES)}
+        return {**inherited, "BERTH_HOME": str(self.home), "PYTHONPATH": paths, **self.settings}
 
     def children(self) -> dict[str, int]:
         assert self.process
-        found: dict[str, int] = {}
+        pids: dict[str, int] = {}
         for pid in children_of(self.process.pid):
             command = command_of(pid)
-            found |= {name: pid for name, part in self.names.items() if part in command}
-        return found
+            pids |= {name: pid for name, part in self.names.items() if part in command}
+        return pids
 
-    def left(self) -> dict[int, str]:
-        """Every process that has to do with this home."""
+    def processes(self) -> dict[int, str]:
+        """Return the command lines of all processes of this home by process id."""
         mark = os.fsencode(self.home)
-        found: dict[int, str] = {}
-        for place in Path("/proc").glob("[0-9]*"):
+        commands: dict[int, str] = {}
+        for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (place / "environ").read_bytes() or mark in (place / "cmdline").read_bytes():
-                    found[int(place.name)] = command_of(int(place.name))
+                if mark in (entry / "environ").read_bytes() or mark in (entry / "cmdline").read_bytes():
+                    commands[int(entry.name)] = command_of(int(entry.name))
             except OSError:
                 continue
-        return found
+        return commands
 
     def end(self, number: int = signal.SIGINT) -> int:
         assert self.process
@@ -111,11 +111,11 @@ class Installation:
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        until(lambda: not self.left())
+        until(lambda: not self.processes())
 
 
 class Visitor:
-    """A browser as far as cookies go."""
+    """An HTTP client that keeps cookies, as a browser does."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -157,6 +157,6 @@ def command_of(pid: int) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,7 +1,7 @@
-"""A real Berth that serves a model behind a real sglang-router under changing load.
+"""A Berth that serves a model behind a real sglang-router under changing load.
 
-Everything is a process of its own: Berth's parts, the router, each engine. The engines speak SGLang's
-protocol and only pretend to compute; that they queue, are used and take their time is real.
+Berth's parts, the router and each engine are processes of their own. The engines speak SGLang's protocol and
+only simulate computation; queueing, utilization and latency are real.
 """
 
 import os
@@ -51,7 +51,7 @@ def document(router: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was to be seen so many seconds after the load began."""
+    """State of the service, `at` seconds after the load began."""
 
     at: float
     clients: int
@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass
 class Story:
-    """The service of one installation, watched from outside: by REST as any program could."""
+    """The service of one installation, observed over REST."""
 
     client: Client
     load: Load
@@ -73,24 +73,24 @@ class Story:
     def get(self, path: str) -> Any:
         return self.client._transport.get(f"services/{SERVICE}/{path}")
 
-    def look(self) -> Moment:
+    def sample(self) -> Moment:
         engines = [one for model in self.get("engines")["models"].values() for one in model["engines"]]
-        seen = self.get("autoscaler/status")["recent_metrics"]
+        metrics = self.get("autoscaler/status")["recent_metrics"]
         present = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
         return Moment(
             round(self.load.now, 2),
             max(self.load.clients, 0),
             sum(engine["status"] == "ACTIVE" for engine in engines),
             len(present),
-            seen.get("total_queue_reqs"),
-            seen.get("avg_token_usage"),
+            metrics.get("total_queue_reqs"),
+            metrics.get("avg_token_usage"),
         )
 
     def until(self, enough: Callable[[Moment], bool], seconds: float) -> Moment:
-        """Watches until something is so; every look is kept."""
+        """Record samples until one satisfies `enough`, and return it."""
         deadline = time.monotonic() + seconds
         while True:
-            moment = self.look()
+            moment = self.sample()
             self.moments.append(moment)
             if enough(moment):
                 return moment
@@ -106,16 +106,16 @@ class Story:
 
 
 @contextmanager
-def told(home: Path) -> Iterator[Story]:
-    """From an empty home to a service with its first engine behind its router; the load has not begun."""
+def running_service(home: Path) -> Iterator[Story]:
+    """Run a new installation with a service whose first engine is active, without load."""
     berth = Installation(home, settings={"BERTH_SERVICE_NETWORKS": "127.0.0.0/8"})
     with sglang_router(home.parent / "router.log") as router:
         load = Load(router, TOKENS)
         try:
             address = berth.start("--demo")
             password = (home / "admin-password").read_text().strip()
-            with Client(Settings(address, "", "")) as stranger:
-                token = stranger.sign_in("admin", password)
+            with Client(Settings(address, "", "")) as anonymous:
+                token = anonymous.sign_in("admin", password)
             with Client(Settings(address, token, "vision")) as client:
                 client.workloads.submit(document(router))
                 story = Story(client, load)
@@ -130,7 +130,7 @@ def told(home: Path) -> Iterator[Story]:
 
 
 def play(story: Story, *, quiet: float, busy: float) -> None:
-    """One client, then twelve, then one: the service follows, and is back at what it began with."""
+    """Run one client, then twelve, then one, until the service is back at one engine."""
     story.load.set(1)
     story.watch_for(quiet)
     story.load.set(12)
@@ -143,7 +143,7 @@ def play(story: Story, *, quiet: float, busy: float) -> None:
 
 
 def play_briefly(story: Story) -> None:
-    """One client, whose requests the first engine answers: nothing has to grow."""
+    """Run one client, whose requests the first engine can serve alone."""
     story.load.set(1)
     story.watch_for(2)
     story.load.end()

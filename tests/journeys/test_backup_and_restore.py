@@ -1,4 +1,4 @@
-"""A Berth restored from a backup continues and repeats nothing."""
+"""Test of restoring a destroyed installation from a backup."""
 
 import shutil
 import signal
@@ -36,21 +36,25 @@ def admin(berth: Installation, *words: str) -> str:
 
 
 def pods(berth: Installation) -> list[int]:
-    return [pid for pid, line in berth.left().items() if "of the backup journey" in line and "sh -c" in line]
+    return [
+        pid for pid, line in berth.processes().items() if "of the backup journey" in line and "sh -c" in line
+    ]
 
 
-def submit(by: Terminal, name: str, *command: str) -> None:
-    by.berth(
+def submit(terminal: Terminal, name: str, *command: str) -> None:
+    terminal.berth(
         "submit", "-n", name, "-p", "vision", "--gpu", "1", "--cpu", "0.1", "--memory", "64", "--", *command
     )
 
 
-def phase(by: Terminal, name: str) -> str:
-    found = [one["phase"] for one in by.json("list", "--all") if one["name"] == name]
-    return found[0] if found else ""
+def phase(terminal: Terminal, name: str) -> str:
+    phases = [one["phase"] for one in terminal.json("list", "--all") if one["name"] == name]
+    return phases[0] if phases else ""
 
 
-def test_backup_destroy_restore_and_it_runs(berth: Installation, tmp_path: Path) -> None:
+def test_restored_installation_continues_its_workloads_and_repeats_none(
+    berth: Installation, tmp_path: Path
+) -> None:
     berth.start("--demo")
     dave = sign_in(berth, "dave", tmp_path / "dave")
     submit(dave, "done", "true")
@@ -65,13 +69,13 @@ def test_backup_destroy_restore_and_it_runs(berth: Installation, tmp_path: Path)
     (before,) = (one for one in dave.json("list") if one["name"] == "work")
 
     berth.end(signal.SIGKILL)
-    until(lambda: not berth.left())
+    until(lambda: not berth.processes())
     shutil.rmtree(berth.home)
     assert str(file) in admin(berth, "restore", str(file))
     assert (berth.home / "postgres" / "PG_VERSION").exists()
 
     berth.start()
-    assert phase(dave, "done") == "completed"  # with the token of before: sessions and tokens came back
+    assert phase(dave, "done") == "completed"  # with the old token, which was restored, too
     assert phase(dave, "later") == ""
     until(lambda: phase(dave, "work") == "running" and len(pods(berth)) == 1)
     (after,) = (one for one in dave.json("list") if one["name"] == "work")

@@ -1,4 +1,4 @@
-"""A service follows its load: it gets engines when requests queue, gives them back at rest, loses nothing."""
+"""Tests of a service that scales with its load and fails no request."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from projects.engine.replicas.config import IN_CONDITIONS, OUT_CONDITIONS
 from projects.serving.routers import SGLangRouter
-from tests.journeys.service_story import AUTOSCALER, SERVICE, Story, play, told
+from tests.journeys.service_story import AUTOSCALER, SERVICE, Story, play, running_service
 from tests.serving.routers import WIRE
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -23,20 +23,23 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def story() -> Iterator[Story]:
-    """Played once, looked at by every test."""
-    with tempfile.TemporaryDirectory(prefix="berth-service-") as place, told(Path(place) / "home") as story:
+    """One run that every test inspects."""
+    with (
+        tempfile.TemporaryDirectory(prefix="berth-service-") as place,
+        running_service(Path(place) / "home") as story,
+    ):
         play(story, quiet=5, busy=8)
         yield story
 
 
 @pytest.mark.shows("RLX-01", "RLX-09")
-def test_not_one_request_fails_while_engines_come_and_go(story: Story) -> None:
+def test_no_request_fails_while_engines_are_added_and_removed(story: Story) -> None:
     assert story.load.failed == []
     assert len(story.load.requests) > 100
 
 
 @pytest.mark.shows("RLX-62", "RLX-68", "RLX-76", "RLX-86")
-def test_engines_come_with_the_load_and_go_with_it(story: Story) -> None:
+def test_engine_count_follows_the_load(story: Story) -> None:
     counts = [moment.active for moment in story.moments]
     assert (counts[0], max(counts), counts[-1]) == (1, AUTOSCALER["max_engines"], 1)
     queued = [moment.waiting or 0 for moment in story.moments]
@@ -45,7 +48,7 @@ def test_engines_come_with_the_load_and_go_with_it(story: Story) -> None:
 
 
 @pytest.mark.shows("RLX-97", "RLX-98", "RLX-99")
-def test_the_history_tells_of_each_step_and_how_it_ended(story: Story) -> None:
+def test_scale_history_records_each_step_and_its_outcome(story: Story) -> None:
     history = story.history()
     assert all(set(record) == FIELDS for record in history)
     ends = {(record["action"], record["status"]) for record in history}
@@ -59,16 +62,16 @@ def test_the_history_tells_of_each_step_and_how_it_ended(story: Story) -> None:
 
 
 @pytest.mark.shows("RLX-10", "RLX-56")
-def test_in_the_end_the_router_has_the_initial_engine_and_nobody_else(story: Story) -> None:
+def test_router_ends_with_the_initial_engine_only(story: Story) -> None:
     engines = [one for model in story.get("engines")["models"].values() for one in model["engines"]]
-    (left,) = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
-    assert left["origin"] == "initial"
+    (remaining,) = [engine for engine in engines if engine["status"] not in {"REMOVED", "FAILED"}]
+    assert remaining["origin"] == "initial"
     (worker,) = SGLangRouter(WIRE, story.load.address).workers()
-    assert (worker.address, worker.healthy) == (left["url"], True)
+    assert (worker.address, worker.healthy) == (remaining["url"], True)
 
 
 @pytest.mark.shows("RLX-93", "RLX-95", "RLX-100")
-def test_berth_top_shows_a_person_all_of_it(story: Story) -> None:
+def test_berth_top_shows_autoscaler_engines_conditions_and_history(story: Story) -> None:
     settings = story.client.settings
     env = {**os.environ, "BERTH_URL": settings.address, "BERTH_TOKEN": settings.token}
     command = [sys.executable, "-m", "berth.cli.main", "top", "--service", SERVICE, "--once"]

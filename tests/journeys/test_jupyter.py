@@ -1,6 +1,6 @@
-"""JupyterLab through Berth, from the shipped example.
+"""Test of JupyterLab through Berth, from the shipped example.
 
-The package is installed as a pool's nodes install it, which takes minutes: `make test-heavy`.
+The package is installed as on the nodes of a pool, which takes minutes: `make test-heavy`.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ def berth() -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def link(berth: Installation) -> str:
-    """What `berth open` prints, once JupyterLab listens."""
+    """The link that `berth open` prints once JupyterLab listens."""
     admin = sign_in(berth, "admin", berth.home.parent / "admin")
     dave = sign_in(berth, "dave", berth.home.parent / "dave")
     shape = "--nodes 0:1 --gpus-per-node 1 --cpu 2 --memory 4Gi --pip jupyterlab"
@@ -40,19 +40,19 @@ def link(berth: Installation) -> str:
         amounts = "--pool notebooks --gpu 1 --cpu 2 --memory 4096"
         admin.berth("quota", "set", *owner, *amounts.split())
     example = str(ROOT / "examples" / "jupyter.yaml")
-    found = dave.json("submit", "-p", "vision", "-f", example)["id"]
-    _wait(dave, found)
+    workload_id = dave.json("submit", "-p", "vision", "-f", example)["id"]
+    _wait(dave, workload_id)
     return dave.berth("open", "lab", "--print").strip()
 
 
-def _wait(dave: Terminal, found: str) -> None:
+def _wait(dave: Terminal, workload_id: str) -> None:
     with dave.client() as client:
-        until(lambda: client.workloads.get(found).phase in ("running", "failed"), PATIENCE)
-        until(lambda: b"is running at" in client.workloads.log(found).data, 120)
+        until(lambda: client.workloads.get(workload_id).phase in ("running", "failed"), PATIENCE)
+        until(lambda: b"is running at" in client.workloads.log(workload_id).data, 120)
 
 
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here")
-def test_a_notebook_runs_code_in_jupyterlab_through_berth(link: str) -> None:
+def test_notebook_runs_code_through_berth(link: str) -> None:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
     with chromium() as browser, reader(browser, origin, None) as (page, faults):
         page.set_default_timeout(60_000)
@@ -68,18 +68,18 @@ RUN_A_CELL = """async (session) => {
   const made = await fetch("/api/kernels", {method: "POST", body: JSON.stringify({name: "python3"})});
   if (!made.ok) return `no kernel: ${made.status} ${await made.text()}`;
   const kernel = (await made.json()).id;
-  const line = new WebSocket(`ws://${location.host}/api/kernels/${kernel}/channels?session_id=${session}`);
-  await new Promise((done, failed) => { line.onopen = done; line.onerror = failed; });
+  const socket = new WebSocket(`ws://${location.host}/api/kernels/${kernel}/channels?session_id=${session}`);
+  await new Promise((done, failed) => { socket.onopen = done; socket.onerror = failed; });
   const header = {msg_id: crypto.randomUUID?.() ?? session, msg_type: "execute_request", username: "",
                   session, version: "5.3", date: new Date().toISOString()};
-  line.send(JSON.stringify({header, parent_header: {}, metadata: {}, channel: "shell", buffers: [],
+  socket.send(JSON.stringify({header, parent_header: {}, metadata: {}, channel: "shell", buffers: [],
     content: {code: "6 * 7", silent: false, store_history: true, user_expressions: {},
               allow_stdin: false, stop_on_error: true}}));
   return await new Promise((done) => {
-    line.onmessage = (event) => {
-      const told = JSON.parse(event.data);
-      if (told.msg_type === "execute_result") done(told.content.data["text/plain"]);
-      if (told.msg_type === "error") done(told.content.evalue);
+    socket.onmessage = (event) => {
+      const reply = JSON.parse(event.data);
+      if (reply.msg_type === "execute_result") done(reply.content.data["text/plain"]);
+      if (reply.msg_type === "error") done(reply.content.evalue);
     };
     setTimeout(() => done("nothing came"), 60000);
   });

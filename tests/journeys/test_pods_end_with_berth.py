@@ -1,4 +1,4 @@
-"""Running pods end with Berth, on Ctrl-C and when it is killed."""
+"""Test that running pods end with Berth, on Ctrl-C and when it is killed."""
 
 import signal
 import tempfile
@@ -12,7 +12,7 @@ from tests.journeys.installation import Installation, until
 
 pytestmark = pytest.mark.timeout(300)
 
-# Saves its work when it is asked to end, as a trainer does.
+# Saves its work on SIGTERM, as a trainer does.
 SAVES = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
 
 
@@ -25,14 +25,14 @@ def berth() -> Iterator[Installation]:
 
 
 def pods(berth: Installation) -> list[int]:
-    return [pid for pid, line in berth.left().items() if "trap 'echo saved" in line]
+    return [pid for pid, line in berth.processes().items() if "trap 'echo saved" in line]
 
 
 def saved(berth: Installation) -> int:
     return len(list(berth.home.rglob("saved")))
 
 
-def test_no_pod_outlives_berth_and_work_comes_back_with_it(berth: Installation, tmp_path: Path) -> None:
+def test_pods_end_with_berth_and_workloads_restart_with_it(berth: Installation, tmp_path: Path) -> None:
     berth.start("--demo")
     dave = sign_in(berth, "dave", tmp_path / "dave")
     dave.berth(
@@ -58,10 +58,10 @@ def test_no_pod_outlives_berth_and_work_comes_back_with_it(berth: Installation, 
     )
     until(lambda: len(pods(berth)) == 2)
     assert berth.end(signal.SIGINT) == 0
-    assert berth.left() == {}
+    assert berth.processes() == {}
     assert saved(berth) > 0
 
     berth.start()
     until(lambda: len(pods(berth)) == 2)
     berth.end(signal.SIGKILL)
-    until(lambda: not berth.left())
+    until(lambda: not berth.processes())

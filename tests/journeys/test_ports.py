@@ -1,4 +1,4 @@
-"""Ports of pods through a running Berth, also when its web process dies."""
+"""Test of ports of pods through a running Berth whose web process is killed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def berth() -> Iterator[Installation]:
 
 
 class Browser:
-    """Keeps the cookie of one port, and finds every name under localhost on this machine, as browsers do."""
+    """Keeps the cookie of one port and resolves names under localhost to this machine, as browsers do."""
 
     def __init__(self, link: str) -> None:
         parts = urlsplit(link)
@@ -43,50 +43,50 @@ class Browser:
         headers = {"Host": self.host, **({"Cookie": self.cookie} if self.cookie else {})}
         return httpx.get(self.here + path, headers=headers, trust_env=False, timeout=20)
 
-    def says(self, text: str, path: str = "/socket") -> str:
-        line = socket.create_connection(("127.0.0.1", urlsplit(self.here).port or 80))
-        own = f"http://{self.host}"
+    def exchange(self, text: str, path: str = "/socket") -> str:
+        connection = socket.create_connection(("127.0.0.1", urlsplit(self.here).port or 80))
+        origin = f"http://{self.host}"
         headers = {"Cookie": self.cookie}
         url = f"ws://{self.host}{path}"
-        with connect(url, sock=line, additional_headers=headers, origin=own, proxy=None) as opened:  # type: ignore[arg-type]
+        with connect(url, sock=connection, additional_headers=headers, origin=origin, proxy=None) as opened:  # type: ignore[arg-type]
             opened.send(text)
             return str(opened.recv(20))
 
 
 def assert_every_line_is_json(logs: Path) -> None:
-    """Of every process but the database, also of the one that was killed."""
-    told = {
+    """Check the logs of all processes except the database, also of the killed one."""
+    records = {
         name: [json.loads(line) for line in (logs / f"{name}.log").read_text().splitlines()]
         for name in ("web", "scheduler", "tasks", "services")
     }
-    assert {line["process"] for line in told["scheduler"]} == {"scheduler"}
-    events = [line for lines in told.values() for line in lines]
+    assert {line["process"] for line in records["scheduler"]} == {"scheduler"}
+    events = [line for lines in records.values() for line in lines]
     assert all(line["event"] and line["timestamp"] and line["level"] for line in events)
 
 
-def submitted(terminal: Terminal, folder: Path) -> str:
-    """The id of a desk that runs and is ready."""
-    program = ROOT / "tests" / "journeys" / "a_desk.py"
+def submit_interactive(terminal: Terminal, folder: Path) -> str:
+    """Submit an interactive workload, wait until it is ready, and return its id."""
+    program = ROOT / "tests" / "journeys" / "echo_server.py"
     document = folder / "desk.yaml"
     document.write_text(
         f"name: desk\nkind: interactive\nports: [{{name: lab}}]\ncommand: exec python {program}\n"
         "roles: [{name: desk, gpu: 0.5, cpu: 0.1, memory_mib: 64}]\ngrace_period_seconds: 1\n"
     )
-    found: str = terminal.json("submit", "-p", "vision", "-f", str(document))["id"]
+    workload_id: str = terminal.json("submit", "-p", "vision", "-f", str(document))["id"]
     with terminal.client() as client:
-        until(lambda: client.workloads.get(found).phase == "running")
-        until(lambda: b"ready" in client.workloads.log(found).data)
-    return found
+        until(lambda: client.workloads.get(workload_id).phase == "running")
+        until(lambda: b"ready" in client.workloads.log(workload_id).data)
+    return workload_id
 
 
-def test_a_desk_is_opened_by_a_link_and_outlives_the_web_process_that_opened_it(
+def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
     berth: Installation, tmp_path: Path
 ) -> None:
     dave = sign_in(berth, "dave", tmp_path / "dave")
-    submitted(dave, tmp_path)
+    submit_interactive(dave, tmp_path)
     browser = Browser(dave.berth("open", "desk", "--print").strip())
     assert browser.get("/").text == "desk in run 1"
-    assert browser.says("hello") == "you said hello"
+    assert browser.exchange("hello") == "you said hello"
     victim = berth.children()["web"]
     os.kill(victim, signal.SIGKILL)
     until(lambda: berth.children().get("web") not in (None, victim))
@@ -98,7 +98,7 @@ def test_a_desk_is_opened_by_a_link_and_outlives_the_web_process_that_opened_it(
             return False
 
     until(answers)
-    assert browser.says("again") == "you said again"
+    assert browser.exchange("again") == "you said again"
     assert_every_line_is_json(berth.home / "logs")
     dave.berth("cancel", "desk")
     until(lambda: browser.get("/").status_code == 502)

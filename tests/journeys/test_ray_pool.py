@@ -1,4 +1,4 @@
-"""A Ray pool with real raylets, some of them killed."""
+"""Tests of a Ray pool with real raylets, some of them killed."""
 
 import os
 import re
@@ -12,119 +12,128 @@ import pytest
 
 from tests.contracts.pods import alive
 from tests.journeys.installation import ROOT, Installation, until
-from tests.journeys.ray_place import POOL, WORKS, Place, ray_place
+from tests.journeys.ray_installation import POOL, WORKS, RayInstallation, start_ray_installation
 
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
+def installation() -> Iterator[RayInstallation]:
     with tempfile.TemporaryDirectory(prefix="berth-ray-journey-") as directory:
         root = Path(directory)
         berth = Installation(root / "home")
         try:
-            yield ray_place(berth, root)
+            yield start_ray_installation(berth, root)
             berth.end(signal.SIGINT)
-            assert berth.left() == {}, "raylets end with Berth"
+            assert berth.processes() == {}, "raylets end with Berth"
         finally:
             berth.clear()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(place: Place) -> Iterator[None]:
-    """The next test finds the pool free, whatever became of this one."""
+def _cancel_workloads(installation: RayInstallation) -> Iterator[None]:
+    """Leave the pool free for the next test."""
     yield
-    place.cancel_all()
+    installation.cancel_all()
 
 
-def test_a_gang_runs_on_the_nodes_and_devices_that_were_chosen(place: Place) -> None:
-    """The pool grows from nothing for it. What it says is read while it runs, and its end comes back."""
-    gang = place.submit(place.dave, "gang", WORKS + "exit $((RANK * 7))")
-    place.until(gang, "running")
-    pods, nodes = place.pods(gang), place.nodes()
+def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation) -> None:
+    """The pool scales up from zero nodes; logs are read while the gang runs, and exit codes are reported."""
+    gang = installation.submit(installation.dave, "gang", WORKS + "exit $((RANK * 7))")
+    installation.until(gang, "running")
+    pods, nodes = installation.pods(gang), installation.nodes()
     assert sorted(str(pod.node) for pod in pods) == ["cluster-0", "cluster-1"]
     for pod in pods:
         assert pod.node is not None
-        rank, world, run, node, sees, where = place.told(gang, pod)
+        rank, world, run, node, sees, where = installation.pod_output(gang, pod)
         assert (rank, world, run, node) == (str(pod.rank), "2", "1", pod.node)
-        assert sees == place.devices[pod.node]
+        assert sees == installation.devices[pod.node]
         assert f"/{nodes[pod.node].instance_id}/" in where
-    said = b""
-    for piece in place.dave.client().workloads.log_stream(gang.id, pod="worker-0"):
-        said += piece
-        if b"step 20\n" in said:
+    output = b""
+    for piece in installation.dave.client().workloads.log_stream(gang.id, pod="worker-0"):
+        output += piece
+        if b"step 20\n" in output:
             break
     with ThreadPoolExecutor() as threads:
-        follows = threads.submit(place.dave.berth, "logs", "--follow", "gang", "--pod", "worker-1", exits=10)
-        until(lambda: "step 30" in place.log(gang, pods[1]))
-        place.finish(gang)
-        failed = place.until(gang, "failed")
+        follows = threads.submit(
+            installation.dave.berth, "logs", "--follow", "gang", "--pod", "worker-1", exits=10
+        )
+        until(lambda: "step 30" in installation.log(gang, pods[1]))
+        installation.finish(gang)
+        failed = installation.until(gang, "failed")
         steps = re.findall(r"^step (\d+)$", follows.result(), re.MULTILINE)
     assert [int(step) for step in steps] == list(range(1, len(steps) + 1)), "every line, once, in order"
     assert len(steps) >= 30
     assert failed.exit_code == 7
-    assert [(pod.state, pod.exit_code) for pod in place.pods(gang)] == [("succeeded", 0), ("failed", 7)]
+    assert [(pod.state, pod.exit_code) for pod in installation.pods(gang)] == [
+        ("succeeded", 0),
+        ("failed", 7),
+    ]
 
 
 @pytest.mark.heavy
-def test_a_killed_scheduler_finds_its_pods_again_and_starts_none_twice(place: Place) -> None:
-    gang = place.submit(place.dave, "outlives")
-    place.until(gang, "running")
-    before = {pod.id: pod.started_at for pod in place.pods(gang)}
-    killed = place.berth.children()["scheduler"]
+def test_restarted_scheduler_adopts_its_pods_and_starts_none_twice(installation: RayInstallation) -> None:
+    gang = installation.submit(installation.dave, "outlives")
+    installation.until(gang, "running")
+    before = {pod.id: pod.started_at for pod in installation.pods(gang)}
+    killed = installation.berth.children()["scheduler"]
     os.kill(killed, signal.SIGKILL)
-    until(lambda: place.berth.children().get("scheduler", killed) != killed)
-    later = place.submit(place.dave, "later", "echo hello", replicas=1)
-    place.until(later, "completed")
-    assert place.dave.client().workloads.get(gang.id).phase == "running"
-    place.finish(gang)
-    ended = place.until(gang, "completed")
+    until(lambda: installation.berth.children().get("scheduler", killed) != killed)
+    later = installation.submit(installation.dave, "later", "echo hello", replicas=1)
+    installation.until(later, "completed")
+    assert installation.dave.client().workloads.get(gang.id).phase == "running"
+    installation.finish(gang)
+    ended = installation.until(gang, "completed")
     assert (ended.run, ended.preemptions, ended.restarts) == (1, 0, 0)
-    assert {pod.id: pod.started_at for pod in place.pods(gang)} == before
-    assert sorted(place.started(gang)) == sorted(before)
+    assert {pod.id: pod.started_at for pod in installation.pods(gang)} == before
+    assert sorted(installation.started(gang)) == sorted(before)
 
 
-def test_quota_is_taken_back_on_ray_and_the_borrower_goes_on_where_it_was(place: Place) -> None:
-    borrower = place.submit(place.dave, "borrower")
-    place.until(borrower, "running")
-    first = place.pods(borrower)
-    until(lambda: "step 5" in place.log(borrower, first[0]))
-    taken_back = place.submit(place.grace, "within-quota")
-    place.until(taken_back, "running")
-    assert place.dave.client().workloads.get(borrower.id).preemptions == 1
+def test_borrower_on_ray_is_reclaimed_and_runs_again(installation: RayInstallation) -> None:
+    borrower = installation.submit(installation.dave, "borrower")
+    installation.until(borrower, "running")
+    first = installation.pods(borrower)
+    until(lambda: "step 5" in installation.log(borrower, first[0]))
+    preemptor = installation.submit(installation.grace, "within-quota")
+    installation.until(preemptor, "running")
+    assert installation.dave.client().workloads.get(borrower.id).preemptions == 1
     for pod in first:
-        assert place.log(borrower, pod).endswith("asked to end\n"), "a grace, not a kill"
-    [told] = place.dave.json("evictions", "--workload", "borrower")
-    assert (told["kind"], told["preemptor_project"]) == ("reclaim", "ads")
-    place.finish(taken_back)
-    place.until(taken_back, "completed")
-    again = place.until(borrower, "running")
+        assert installation.log(borrower, pod).endswith("asked to end\n"), "it was not killed at once"
+    [eviction] = installation.dave.json("evictions", "--workload", "borrower")
+    assert (eviction["kind"], eviction["preemptor_project"]) == ("reclaim", "ads")
+    installation.finish(preemptor)
+    installation.until(preemptor, "completed")
+    again = installation.until(borrower, "running")
     assert again.run == 2
-    assert {pod.id for pod in place.pods(borrower)}.isdisjoint(pod.id for pod in first)
-    place.finish(borrower)
-    place.until(borrower, "completed")
-    assert len(place.started(borrower)) == 4
+    assert {pod.id for pod in installation.pods(borrower)}.isdisjoint(pod.id for pod in first)
+    installation.finish(borrower)
+    installation.until(borrower, "completed")
+    assert len(installation.started(borrower)) == 4
 
 
 @pytest.mark.heavy
-def test_an_elastic_gang_grows_into_what_is_free_and_shrinks_for_who_has_quota(place: Place) -> None:
+def test_elastic_gang_scales_up_into_free_gpus_and_down_for_a_workload_in_quota(
+    installation: RayInstallation,
+) -> None:
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 2, "cpu": 0.1, "memory_mib": 64}]
-    elastic = place.submit(place.dave, "elastic", kind="elastic", roles=roles)
-    place.until_pods(elastic, 3)
-    [oldest] = [pod for pod in place.pods(elastic) if pod.rank == 0]
-    taken_back = place.submit(place.grace, "needs-two")
-    place.until(taken_back, "running")
-    place.until_pods(elastic, 1)
-    assert place.dave.client().workloads.get(elastic.id).phase == "running"
-    place.finish(taken_back)
-    place.until_pods(elastic, 3)
-    assert [pod.id for pod in place.pods(elastic) if pod.rank == 0 and pod.state == "running"] == [oldest.id]
-    place.finish(elastic)
-    assert place.until(elastic, "completed").run == 1
-    assert len(place.started(elastic)) == 5, "three, then the two that came back"
+    elastic = installation.submit(installation.dave, "elastic", kind="elastic", roles=roles)
+    installation.until_pods(elastic, 3)
+    [oldest] = [pod for pod in installation.pods(elastic) if pod.rank == 0]
+    preemptor = installation.submit(installation.grace, "needs-two")
+    installation.until(preemptor, "running")
+    installation.until_pods(elastic, 1)
+    assert installation.dave.client().workloads.get(elastic.id).phase == "running"
+    installation.finish(preemptor)
+    installation.until_pods(elastic, 3)
+    assert [pod.id for pod in installation.pods(elastic) if pod.rank == 0 and pod.state == "running"] == [
+        oldest.id
+    ]
+    installation.finish(elastic)
+    assert installation.until(elastic, "completed").run == 1
+    assert len(installation.started(elastic)) == 5, "three pods, then the two that were added again"
 
 
-ASKS_RAY = """
+RAY_PROGRAM = """
 import os, time, joblib, ray
 from ray.util.joblib import register_ray
 ray.init(log_to_driver=False)
@@ -144,62 +153,70 @@ raise SystemExit(3)
 
 
 @pytest.mark.heavy
-def test_a_gang_makes_a_ray_of_its_own_and_is_told_nothing_of_the_pools(place: Place) -> None:
-    """Tasks and joblib's backend on exactly what the gang was given; the exit code is rank 0's."""
-    told = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
-    command = f"{told} exec python -m berth.worker.own_ray python -c '{ASKS_RAY}'"
-    ours = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}  # what is installed may be another checkout
-    gang = place.submit(place.dave, "own-ray", command, env=ours)
-    place.until(gang, "running")
-    nodes = place.nodes()
-    first, second = place.pods(gang)
-    ended = place.until(gang, "failed")
-    log = place.log(gang, first)
-    here = sorted([(nodes[str(pod.node)].address, place.devices[str(pod.node)]) for pod in (first, second)])
+def test_gang_starts_its_own_ray_and_does_not_see_the_pools(installation: RayInstallation) -> None:
+    """Tasks and joblib's backend use exactly the devices of the gang; the exit code is that of rank 0."""
+    count_variables = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
+    command = f"{count_variables} exec python -m berth.worker.own_ray python -c '{RAY_PROGRAM}'"
+    ours = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}  # the installed package may be another checkout
+    gang = installation.submit(installation.dave, "own-ray", command, env=ours)
+    installation.until(gang, "running")
+    nodes = installation.nodes()
+    first, second = installation.pods(gang)
+    ended = installation.until(gang, "failed")
+    log = installation.log(gang, first)
+    here = sorted(
+        [(nodes[str(pod.node)].address, installation.devices[str(pod.node)]) for pod in (first, second)]
+    )
     lines = log.splitlines()
-    assert (str(here) in lines, lines[-1]) == (True, "285"), log + place.log(gang, second)
+    assert (str(here) in lines, lines[-1]) == (True, "285"), log + installation.log(gang, second)
     assert ended.exit_code == 3
-    assert place.written(gang, "ray-0") == place.written(gang, "ray-1") == "0\n"
+    assert installation.written(gang, "ray-0") == installation.written(gang, "ray-1") == "0\n"
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("patience", "runs"), [(600, 1), (0, 2)])
-def test_a_killed_raylet_is_a_lost_node_and_its_gang_goes_on_elsewhere(
-    place: Place, patience: int, runs: int
+@pytest.mark.parametrize(("grace", "runs"), [(600, 1), (0, 2)])
+def test_killed_raylet_is_a_lost_node_and_its_gang_recovers_elsewhere(
+    installation: RayInstallation, grace: int, runs: int
 ) -> None:
-    """A gang that is given time to be whole again keeps who is left; one that is not starts anew."""
-    gang = place.submit(place.dave, f"survivor-{patience}", replicas=3, stale_gang_grace=patience)
-    place.until(gang, "running")
-    worker = next(pod for pod in place.pods(gang) if pod.node != f"{POOL}-0")
-    lost = place.nodes()[str(worker.node)]
-    os.kill(place.part(lost, "raylet"), signal.SIGKILL)
-    place.until_pods(gang, 3, run=runs, without=worker)
-    again = place.until(gang, "running")
-    assert (again.run, again.restarts, again.preemptions) == (runs, 0, 0), "nobody's failure"
-    on = {place.nodes()[str(pod.node)].instance_id for pod in place.pods(gang) if pod.state == "running"}
-    assert len(on) == 3
-    assert lost.instance_id not in on
-    assert [pod.state for pod in place.pods(gang, run=1) if pod.id == worker.id] == ["lost"]
-    history = [(event.kind, event.node) for event in place.admin.client().node_pools.history(POOL)]
-    assert ("lost", lost.name) in history
-    place.finish(gang)
-    place.until(gang, "completed")
-    assert len(place.started(gang)) == (4 if runs == 1 else 6), "nobody twice"
+    """With a grace period the gang keeps its other pods; without one it starts again."""
+    gang = installation.submit(installation.dave, f"survivor-{grace}", replicas=3, stale_gang_grace=grace)
+    installation.until(gang, "running")
+    worker = next(pod for pod in installation.pods(gang) if pod.node != f"{POOL}-0")
+    lost_node = installation.nodes()[str(worker.node)]
+    os.kill(installation.part(lost_node, "raylet"), signal.SIGKILL)
+    installation.until_pods(gang, 3, run=runs, without=worker)
+    again = installation.until(gang, "running")
+    assert (again.run, again.restarts, again.preemptions) == (runs, 0, 0), (
+        "not counted as a restart or an eviction"
+    )
+    instances = {
+        installation.nodes()[str(pod.node)].instance_id
+        for pod in installation.pods(gang)
+        if pod.state == "running"
+    }
+    assert len(instances) == 3
+    assert lost_node.instance_id not in instances
+    assert [pod.state for pod in installation.pods(gang, run=1) if pod.id == worker.id] == ["lost"]
+    history = [(event.kind, event.node) for event in installation.admin.client().node_pools.history(POOL)]
+    assert ("lost", lost_node.name) in history
+    installation.finish(gang)
+    installation.until(gang, "completed")
+    assert len(installation.started(gang)) == (4 if runs == 1 else 6), "no pod is started twice"
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", ["gcs_server", "node"])
-def test_a_head_that_dies_takes_its_cluster_along_and_all_of_it_comes_back(place: Place, part: str) -> None:
-    gang = place.submit(place.dave, f"headless-{part.partition('_')[0]}", replicas=3)
-    place.until(gang, "running")
-    before = {node.instance_id for node in place.nodes().values()}
-    processes = [place.process_of(gang, pod) for pod in place.pods(gang)]
-    head = place.nodes()[f"{POOL}-0"]
-    os.kill(place.process(head) if part == "node" else place.part(head, part), signal.SIGKILL)
-    place.until_on_new_nodes(gang, before)
+def test_killed_head_ends_its_cluster_and_the_pool_recovers(installation: RayInstallation, part: str) -> None:
+    gang = installation.submit(installation.dave, f"headless-{part.partition('_')[0]}", replicas=3)
+    installation.until(gang, "running")
+    before = {node.instance_id for node in installation.nodes().values()}
+    processes = [installation.process_of(gang, pod) for pod in installation.pods(gang)]
+    head = installation.nodes()[f"{POOL}-0"]
+    os.kill(installation.process(head) if part == "node" else installation.part(head, part), signal.SIGKILL)
+    installation.until_on_new_nodes(gang, before)
     assert not any(alive(pid) for pid in processes)
-    again = place.until(gang, "running")
-    assert (again.restarts, again.preemptions) == (0, 0), "nobody's failure"
-    assert len(place.started(gang)) == len(set(place.started(gang))), "nobody twice"
-    place.finish(gang)
-    place.until(gang, "completed")
+    again = installation.until(gang, "running")
+    assert (again.restarts, again.preemptions) == (0, 0), "not counted as a restart or an eviction"
+    assert len(installation.started(gang)) == len(set(installation.started(gang))), "no pod is started twice"
+    installation.finish(gang)
+    installation.until(gang, "completed")

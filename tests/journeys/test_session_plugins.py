@@ -1,4 +1,4 @@
-"""Plugins that a session brings: what they install, and when their contexts are entered and left."""
+"""Tests of plugins that a session brings: their packages and the order of their hooks."""
 
 import os
 import tempfile
@@ -47,7 +47,7 @@ def client(dave: Terminal) -> Iterator[Client]:
 
 
 @contextmanager
-def noting(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[None]:
+def recorded(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[None]:
     with file.open("a") as out:
         out.write(f"+{name}\n")
     try:
@@ -56,11 +56,11 @@ def noting(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[No
         with file.open("a") as out:
             out.write(f"-{name}\n")
     if fails_at_the_end:
-        raise ValueError("this must not keep the others")
+        raise ValueError("this must not affect other plugins")
 
 
-def told_by(file: Path, name: str) -> Plugin:
-    """Writes down when its contexts are entered and left, and what it decorates."""
+def recording_plugin(file: Path, name: str) -> Plugin:
+    """Return a plugin that records when its contexts are entered and left, and what it decorates."""
     fails = name == "second"
 
     def decorate(function: Any) -> Any:
@@ -70,14 +70,14 @@ def told_by(file: Path, name: str) -> Plugin:
         return decorated
 
     def app(info: InstanceInfo) -> AbstractContextManager[None]:
-        return noting(file, f"{name} app", fails)
+        return recorded(file, f"{name} app", fails)
 
     def process(info: InstanceInfo) -> AbstractContextManager[None]:
         assert os.environ["SET_FOR_ALL"] == "yes"
-        return noting(file, f"{name} process {info.rank} of {info.world_size}", fails)
+        return recorded(file, f"{name} process {info.rank} of {info.world_size}", fails)
 
     def around(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[None]:
-        return noting(file, f"{name} client on {cluster.name}", fails)
+        return recorded(file, f"{name} client on {cluster.name}", fails)
 
     plugin = Plugin.create(name).with_decorate(decorate).with_around_app(app)
     return plugin.with_around_process(process).with_around_client(around)
@@ -87,14 +87,14 @@ def told_by(file: Path, name: str) -> Plugin:
     "PLG-01", "PLG-13", "PLG-14", "PLG-17", "PLG-18", "PLG-19", "PLG-20", "PLG-21", "PLG-22", "PLG-25",
     "PLG-26", "PLG-27", "PLG-28", "PLG-29", "PLG-30", "PLG-46", "PLG-47",
 )  # fmt: skip
-def test_plugins_stand_around_client_worker_process_and_call(client: Client, tmp_path: Path) -> None:
+def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path: Path) -> None:
     file = tmp_path / "notes"
-    plugins = [told_by(file, "first"), told_by(file, "second")]
+    plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
     with client.session("local", gpus=1, project="vision", plugins=plugins, env=env) as session:
         assert "process" not in file.read_text()  # not before the first call
-        found = [session.submit(lambda: ["ran"]).result(60) for _ in range(3)]
-    assert found == [["first", "second", "ran"]] * 3
+        results = [session.submit(lambda: ["ran"]).result(60) for _ in range(3)]
+    assert results == [["first", "second", "ran"]] * 3
     until(lambda: client.workloads.get(session.id).phase == "completed")
     assert file.read_text().splitlines() == [
         "+first app", "+second app", "+first client on local", "+second client on local",
@@ -146,7 +146,7 @@ def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
         import shipped  # noqa: F401
 
 
-def test_session_whose_plugin_cannot_be_installed_says_what_the_pool_must_declare(
+def test_plugin_that_cannot_be_installed_names_what_the_pool_must_declare(
     client: Client, tmp_path: Path
 ) -> None:
     index = fill(tmp_path / "index", ("other", "1.0", ""))
@@ -172,7 +172,9 @@ def test_session_whose_plugin_cannot_be_installed_says_what_the_pool_must_declar
          "These Debian packages are not on this machine|apt-get install no-such-package"),
     ],
 )  # fmt: skip
-def test_session_refuses_what_its_pool_cannot_give(client: Client, plugin: Plugin, expected: str) -> None:
+def test_session_fails_if_its_pool_cannot_provide_the_environment(
+    client: Client, plugin: Plugin, expected: str
+) -> None:
     with (
         pytest.raises(SessionEnded, match=expected),
         client.session("local", gpus=1, project="vision", plugins=[plugin]),
@@ -180,7 +182,7 @@ def test_session_refuses_what_its_pool_cannot_give(client: Client, plugin: Plugi
         pytest.fail("it must not open")
 
 
-def test_plugin_without_its_package_says_how_to_install_it(client: Client) -> None:
+def test_plugin_without_its_package_explains_how_to_install_it(client: Client) -> None:
     @contextmanager
     def around_app(info: InstanceInfo) -> Iterator[None]:
         import nothing_installs_this  # type: ignore[import-not-found]
@@ -196,16 +198,16 @@ def test_plugin_without_its_package_says_how_to_install_it(client: Client) -> No
 
 
 @pytest.mark.shows("PLG-23")
-def test_with_threads_no_process_is_around_calls(client: Client, tmp_path: Path) -> None:
+def test_thread_executor_runs_no_process_hooks(client: Client, tmp_path: Path) -> None:
     file = tmp_path / "notes"
-    options: dict[str, Any] = {"executor": "thread", "plugins": (told_by(file, "only"),)}
+    options: dict[str, Any] = {"executor": "thread", "plugins": (recording_plugin(file, "only"),)}
     with client.session("local", gpus=1, project="vision", **options) as session:
         first, second = (session.submit(lambda: [os.getpid()]).result(60) for _ in range(2))
     assert first == second
     assert "process" not in file.read_text()
 
 
-def test_a_hook_that_raises_ends_the_session_and_names_the_plugin(client: Client) -> None:
+def test_failing_app_hook_ends_the_session_and_names_the_plugin(client: Client) -> None:
     def broken(info: InstanceInfo) -> AbstractContextManager[None]:
         raise RuntimeError("no such library")
 
@@ -218,14 +220,12 @@ def test_a_hook_that_raises_ends_the_session_and_names_the_plugin(client: Client
 
 
 @pytest.mark.shows("PLG-27")
-def test_a_clients_hook_that_raises_leaves_those_before_it_and_nothing_running(
-    client: Client, tmp_path: Path
-) -> None:
+def test_failing_client_hook_exits_earlier_hooks_and_ends_the_session(client: Client, tmp_path: Path) -> None:
     def broken(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[None]:
         raise RuntimeError("not here")
 
     file = tmp_path / "notes"
-    plugins = [told_by(file, "first"), Plugin.create("mine").with_around_client(broken)]
+    plugins = [recording_plugin(file, "first"), Plugin.create("mine").with_around_client(broken)]
     session = client.session("local", gpus=1, project="vision", plugins=plugins)
     with pytest.raises(Exception, match="the plugin mine failed in around_client"), session:
         pytest.fail("it must not open")

@@ -1,4 +1,4 @@
-"""Sessions with a real server, real pods and real functions."""
+"""Tests of sessions with a real server, real pods and real functions."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = pytest.mark.timeout(300)
-# Nodes have no copy of this file: what stands in it travels with the functions.
+# Nodes have no copy of this file: its functions travel by value.
 cloudpickle.register_pickle_by_value(here)
 
 
@@ -61,7 +61,7 @@ def client(dave: Terminal) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
-    """Two nodes, two calls at a time on each."""
+    """A session on two nodes, with two concurrent calls on each."""
     with client.session("local", nodes=2, gpus=1, project="vision", concurrency=2) as session:
         yield session
 
@@ -71,7 +71,7 @@ def node() -> int:
 
 
 @pytest.mark.shows("SKY-07")
-def test_functions_run_on_the_nodes_in_turn_and_their_results_come_back(session: Session) -> None:
+def test_calls_alternate_between_nodes_and_return_results(session: Session) -> None:
     first = session.submit(node).result(60)
     assert [session.submit(node).result(60) for _ in range(4)] == [1 - first, first, 1 - first, first]
 
@@ -81,11 +81,11 @@ def test_map_keeps_the_order_of_its_arguments(session: Session) -> None:
 
 
 @pytest.mark.shows("SKY-08")
-def test_a_broadcast_answers_for_every_node_in_their_order(session: Session) -> None:
+def test_broadcast_returns_a_result_per_node_in_order(session: Session) -> None:
     assert session.broadcast(node).result(60) == [0, 1]
 
 
-def test_an_error_comes_back_as_itself_with_where_it_was_raised(session: Session) -> None:
+def test_remote_error_is_raised_with_its_remote_traceback(session: Session) -> None:
     def raises() -> None:
         {}["nothing there"]
 
@@ -95,9 +95,9 @@ def test_an_error_comes_back_as_itself_with_where_it_was_raised(session: Session
     assert '{}["nothing there"]' in str(raised.value.__cause__)
 
 
-def test_what_functions_print_is_in_the_workloads_log(session: Session, client: Client) -> None:
-    session.broadcast(lambda: print("said on a node")).result(60)
-    until(lambda: b"said on a node" in client.workloads.log(session.id, pod="worker-1").data)
+def test_output_of_functions_is_in_the_workload_log(session: Session, client: Client) -> None:
+    session.broadcast(lambda: print("printed on a node")).result(60)
+    until(lambda: b"printed on a node" in client.workloads.log(session.id, pod="worker-1").data)
 
 
 def test_joblib_runs_on_the_nodes(session: Session) -> None:
@@ -105,12 +105,12 @@ def test_joblib_runs_on_the_nodes(session: Session) -> None:
         return x * x, int(os.environ["RANK"])
 
     with session.parallel():
-        found = Parallel(n_jobs=-1, batch_size=1)(delayed(square)(x) for x in range(20))
-    assert [square for square, _ in found] == [x * x for x in range(20)]
-    assert {node for _, node in found} == {0, 1}
+        results = Parallel(n_jobs=-1, batch_size=1)(delayed(square)(x) for x in range(20))
+    assert [square for square, _ in results] == [x * x for x in range(20)]
+    assert {node for _, node in results} == {0, 1}
 
 
-def test_an_error_in_a_job_of_joblib_is_raised_here_and_the_session_goes_on(session: Session) -> None:
+def test_joblib_error_is_raised_and_the_session_continues(session: Session) -> None:
     def fails(x: int) -> int:
         return 1 // x
 
@@ -119,7 +119,7 @@ def test_an_error_in_a_job_of_joblib_is_raised_here_and_the_session_goes_on(sess
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_what_cannot_be_pickled_is_named_before_anything_is_sent(session: Session) -> None:
+def test_unpicklable_function_or_argument_is_named_before_sending(session: Session) -> None:
     lock = threading.Lock()
 
     def holds_a_lock() -> bool:
@@ -132,7 +132,7 @@ def test_what_cannot_be_pickled_is_named_before_anything_is_sent(session: Sessio
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_a_result_that_cannot_be_pickled_or_is_too_large_says_so(session: Session) -> None:
+def test_unpicklable_or_oversized_result_is_an_error(session: Session) -> None:
     with pytest.raises(CallFailed, match="of type generator, cannot be pickled"):
         session.submit(lambda: (x for x in ())).result(60)
     with pytest.raises(CallTooLarge, match="at most 33554432 may be sent"):
@@ -142,7 +142,9 @@ def test_a_result_that_cannot_be_pickled_or_is_too_large_says_so(session: Sessio
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_a_call_whose_process_dies_is_tried_again_and_then_given_up(session: Session, tmp_path: Path) -> None:
+def test_call_is_retried_when_its_process_dies_and_fails_after_three_attempts(
+    session: Session, tmp_path: Path
+) -> None:
     def dies_twice() -> str:
         tries = tmp_path / "tries"
         done = len(tries.read_text()) if tries.exists() else 0
@@ -158,19 +160,19 @@ def test_a_call_whose_process_dies_is_tried_again_and_then_given_up(session: Ses
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_a_cancelled_future_leaves_the_session_as_it_was(session: Session) -> None:
+def test_cancelled_future_does_not_affect_the_session(session: Session) -> None:
     futures = [session.submit(node) for _ in range(20)]
     assert futures[-1].cancel()
     assert {future.result(60) for future in futures[:-1]} == {0, 1}
 
 
-def test_the_same_under_asyncio(dave: Terminal) -> None:
+def test_async_client_runs_calls_broadcasts_and_joblib(dave: Terminal) -> None:
     async def use() -> list[Any]:
         from berth.client.config import load_settings
 
         settings = load_settings({"XDG_CONFIG_HOME": str(dave.config)})
         async with AsyncClient(settings) as client:
-            who = (await client.whoami()).username
+            username = (await client.whoami()).username
             async with client.session("local", gpus=1, project="vision", concurrency=2) as session:
                 squares = [x async for x in session.map(lambda x: x * x, range(5))]
                 alone = await asyncio.gather(session.submit(node), session.broadcast(node))
@@ -179,13 +181,13 @@ def test_the_same_under_asyncio(dave: Terminal) -> None:
                         lambda: Parallel(n_jobs=-1)(delayed(pow)(x, 2) for x in range(5))
                     )
             ended = await client.workloads.get(session.id)
-            return [who, squares, alone, jobs, ended.phase in ("stopping", "completed")]
+            return [username, squares, alone, jobs, ended.phase in ("stopping", "completed")]
 
     squares = [0, 1, 4, 9, 16]
     assert asyncio.run(use()) == ["dave", squares, [0, [0]], squares, True]
 
 
-def test_what_is_not_there_is_named_where_it_was_asked_for(client: Client) -> None:
+def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) -> None:
     with pytest.raises(SessionError, match="There is no plugin named 'pytorch'; there are accelerate, "):
         client.session("local", plugins=["pytorch"])
     with pytest.raises(SessionError, match="The plugin torch is given twice"):
@@ -199,7 +201,7 @@ def test_what_is_not_there_is_named_where_it_was_asked_for(client: Client) -> No
         pytest.fail("it must not open")
 
 
-def test_the_quick_start_of_the_documentation_runs_as_it_stands(dave: Terminal, tmp_path: Path) -> None:
+def test_documented_quick_start_runs_unchanged(dave: Terminal, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "sdk.md").read_text()
     [program] = re.findall(r"## Quick start.*?```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "quick.py").write_text(program)

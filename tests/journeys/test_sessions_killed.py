@@ -1,4 +1,4 @@
-"""Nothing of a session is lost or leaked when parts of it die."""
+"""Tests of sessions whose parts are killed: no call is lost, and no process is left."""
 
 import os
 import signal
@@ -50,8 +50,8 @@ def session(dave: Client) -> Iterator[Session]:
         yield session
 
 
-def waits_for(file: str, note: str) -> int:
-    """Says that it was begun, and ends when the file is there."""
+def wait_for_file(file: str, note: str) -> int:
+    """Write the rank to `note`, wait until `file` exists, and return the run."""
     with Path(note).open("a") as out:
         out.write(f"{os.environ['RANK']} ")
     while not Path(file).exists():
@@ -59,22 +59,22 @@ def waits_for(file: str, note: str) -> int:
     return int(os.environ["BERTH_RUN"])
 
 
-def begun(session: Session, tmp_path: Path) -> "Future[int]":
-    """A call that runs on a node until `go` is there; begun by when this returns."""
-    future = session.submit(waits_for, str(tmp_path / "go"), str(tmp_path / "note"))
+def start_call(session: Session, tmp_path: Path) -> "Future[int]":
+    """Return a call that has started on a node and runs until the file `go` exists."""
+    future = session.submit(wait_for_file, str(tmp_path / "go"), str(tmp_path / "note"))
     until((tmp_path / "note").exists)
     return future
 
 
 def workers(berth: Installation) -> list[int]:
-    found = {pid: berth.left()[pid] for pid in berth.left()}
-    return [pid for pid, line in found.items() if "runpy.run_module" in line and "shim" not in line]
+    commands = berth.processes()
+    return [pid for pid, line in commands.items() if "runpy.run_module" in line and "shim" not in line]
 
 
-def test_a_call_whose_worker_is_killed_is_begun_again_and_the_session_goes_on(
+def test_call_of_a_killed_worker_is_retried_and_the_session_continues(
     berth: Installation, session: Session, tmp_path: Path
 ) -> None:
-    future = begun(session, tmp_path)
+    future = start_call(session, tmp_path)
     [victim, *_] = workers(berth)
     os.kill(victim, signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -84,10 +84,10 @@ def test_a_call_whose_worker_is_killed_is_begun_again_and_the_session_goes_on(
 
 
 @pytest.mark.parametrize("part", ["web", "database", "scheduler"])
-def test_calls_outlive_a_kill_of_any_part_of_berth(
+def test_calls_survive_a_kill_of_any_process_of_berth(
     berth: Installation, session: Session, tmp_path: Path, part: str
 ) -> None:
-    future = begun(session, tmp_path)
+    future = start_call(session, tmp_path)
     more = [session.submit(pow, x, 2) for x in range(10)]
     victim = berth.children()[part]
     os.kill(victim, signal.SIGKILL)
@@ -95,13 +95,11 @@ def test_calls_outlive_a_kill_of_any_part_of_berth(
     (tmp_path / "go").touch()
     assert future.result(120) == 1
     assert [one.result(120) for one in more] == [x * x for x in range(10)]
-    assert len((tmp_path / "note").read_text().split()) == 1  # it was never begun twice
+    assert len((tmp_path / "note").read_text().split()) == 1  # it was never started twice
 
 
-def test_a_suspended_session_goes_on_where_it_was_when_it_is_resumed(
-    dave: Client, session: Session, tmp_path: Path
-) -> None:
-    future = begun(session, tmp_path)
+def test_suspended_session_resumes_its_calls(dave: Client, session: Session, tmp_path: Path) -> None:
+    future = start_call(session, tmp_path)
     dave.workloads.suspend(session.id)
     until(lambda: dave.workloads.get(session.id).phase == "suspended", 90)
     dave.workloads.resume(session.id)
@@ -110,30 +108,32 @@ def test_a_suspended_session_goes_on_where_it_was_when_it_is_resumed(
     assert future.attempts == 2  # type: ignore[attr-defined]
 
 
-def test_an_elastic_session_gives_nodes_back_and_finishes_its_calls_on_the_others(
+def test_elastic_session_is_scaled_down_and_finishes_its_calls(
     berth: Installation, dave: Client, tmp_path: Path
 ) -> None:
     grace = sign_in(berth, "grace", berth.home.parent / "grace")
     go = str(tmp_path / "go")
     with dave.session("local", nodes=4, gpus=2, project="vision"):
-        """The pool grows for what is needed, not for what would be nice to have: now it has four nodes."""
+        pass  # The pool scales up for minimum nodes only: now it has the four that the next session can use.
     with dave.session("local", nodes=(1, 4), gpus=2, project="vision", max_attempts=5) as session:
         until(lambda: session.ready_nodes() == 4, 120)
-        futures = [session.submit(waits_for, go, str(tmp_path / f"note-{n}")) for n in range(4)]
+        futures = [session.submit(wait_for_file, go, str(tmp_path / f"note-{n}")) for n in range(4)]
         until(lambda: len(list(tmp_path.glob("note-*"))) == 4)
-        # Another department takes the quota back that the session had borrowed.
+        # Another department reclaims the GPUs that the session borrows.
         grace.berth("submit", "-f", str(ROOT / "examples" / "main-job" / "ranking.yaml"))
         until(lambda: session.ready_nodes() <= 2, 180)
         (tmp_path / "go").touch()
         assert {future.result(180) for future in futures} == {1}
         assert session.submit(pow, 2, 5).result(60) == 32
-        gave = list(dave.evictions.list(workload=session.id))
-    assert {told.preemptor_project for told in gave} == {"ads"}
+        evictions = list(dave.evictions.list(workload=session.id))
+    assert {eviction.preemptor_project for eviction in evictions} == {"ads"}
 
 
-def test_whoever_waits_is_told_who_cancelled_the_session(dave: Client, tmp_path: Path) -> None:
+def test_calls_of_a_cancelled_session_fail_with_the_user_who_cancelled_it(
+    dave: Client, tmp_path: Path
+) -> None:
     with dave.session("local", gpus=1, project="vision") as session:
-        future = begun(session, tmp_path)
+        future = start_call(session, tmp_path)
         dave.workloads.cancel(session.id)
         with pytest.raises(SessionEnded, match="Cancelled by dave"):
             future.result(90)
@@ -154,7 +154,7 @@ time.sleep(1000)
 """
 
 
-def test_a_session_whose_client_was_killed_ends_and_leaves_no_process(
+def test_session_of_a_killed_client_ends_and_leaves_no_process(
     berth: Installation, dave: Client, terminal: Terminal
 ) -> None:
     env: dict[str, Any] = {

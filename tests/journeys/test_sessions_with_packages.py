@@ -1,6 +1,6 @@
-"""PyTorch, JAX and scikit-learn on pools with these plugins.
+"""Tests of PyTorch, JAX and scikit-learn on pools with their plugins.
 
-The packages are installed as a pool's nodes install them, which takes minutes: `make test-heavy`.
+The packages are installed as on the nodes of a pool, which takes minutes: `make test-heavy`.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.journeys.installation import ROOT, Installation
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 cloudpickle.register_pickle_by_value(here)
 
-# Builds for processors are much smaller; where pip's usual index has none, name another build here.
+# CPU builds are much smaller. Set the variable if pip's default index has no such build.
 TORCH = os.environ.get("BERTH_TEST_TORCH", "2.13.0+cpu")
 PATIENCE = 900.0
 
@@ -56,7 +56,7 @@ def admin(berth: Installation) -> Iterator[Client]:
 
 
 def pool_with(admin: Client, name: str, *plugins: Any) -> str:
-    """Two nodes of one GPU (in name only) each, for the project vision."""
+    """Create a pool of two nodes with one declared GPU each, and give its quota to vision."""
     shape = {"gpus_per_node": 1, "cpu": 1, "memory_mib": 1024, "nodes_min": 0, "nodes_max": 2}
     admin.node_pools.create(name, provider="local", runtime="local", plugins=list(plugins), **shape)
     admin.quotas.create("department", "research", name, {"gpu": 2, "cpu": 2, "memory_mib": 2048})
@@ -74,7 +74,7 @@ def reduce_over_all() -> tuple[int, int, float]:
 
 
 def step_of_ddp() -> tuple[float, float]:
-    """One step on data that differs by rank: afterwards all ranks have the same weights."""
+    """Train one step on data that differs by rank; all ranks end with the same weights."""
     import torch
     from torch import distributed, nn
 
@@ -88,12 +88,12 @@ def step_of_ddp() -> tuple[float, float]:
 
 
 @pytest.mark.shows("PLG-01", "PLG-35", "PLG-37")
-def test_torch_reduces_over_two_nodes_and_ranks_are_nodes(admin: Client, dave: Client) -> None:
+def test_torch_all_reduce_spans_two_nodes_with_one_rank_each(admin: Client, dave: Client) -> None:
     torch = {"name": "torch", "parameters": {"version": TORCH, "index": "default"}}
     pool = pool_with(admin, "torch", torch)
     with dave.session(pool, nodes=2, gpus=1, project="vision", start_timeout=PATIENCE) as session:
-        found = session.broadcast(reduce_over_all).result(300)
-        assert found == [(0, 0, 3.0), (1, 1, 3.0)]
+        sums = session.broadcast(reduce_over_all).result(300)
+        assert sums == [(0, 0, 3.0), (1, 1, 3.0)]
         [first, second] = session.broadcast(step_of_ddp).result(300)
         assert first == second
         assert first[1] == pytest.approx(1.5)  # the mean of both ranks' gradients, 1 and 2
@@ -108,7 +108,7 @@ def jax_sees() -> tuple[int, int, float]:
 
 
 @pytest.mark.shows("PLG-39")
-def test_jax_is_one_runtime_over_two_processes(admin: Client, dave: Client) -> None:
+def test_jax_runtime_spans_two_processes(admin: Client, dave: Client) -> None:
     pool = pool_with(admin, "jax", "jax")
     with dave.session(pool, nodes=2, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         assert session.broadcast(jax_sees).result(300) == [(0, 2, 3.0), (1, 2, 3.0)]
@@ -141,10 +141,10 @@ print(search.best_params_ == alone.best_params_)
 
 
 @pytest.mark.shows("PLG-42", "PLG-43")
-def test_a_grid_search_of_scikit_learn_runs_on_the_pool_that_declares_it(
+def test_scikit_learn_grid_search_runs_on_a_pool_with_the_plugin(
     admin: Client, dave: Client, berth: Installation, tmp_path: Path
 ) -> None:
-    """The client needs scikit-learn as well: its program runs with the Python that the pool's nodes have."""
+    """The client needs scikit-learn, too, so it runs with the Python of the pool's nodes."""
     pool = pool_with(admin, "sklearn", "sklearn")
     with dave.session(pool, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         python = session.submit(lambda: sys.executable).result(60)

@@ -1,4 +1,4 @@
-"""A first-time user submits the TrainingJob manifest of the source document, and work without GPUs."""
+"""Tests of a new user's first workloads: one without GPUs, and the source document's TrainingJob."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ PATIENCE = 300.0
 
 @pytest.fixture(scope="module")
 def berth() -> Iterator[Installation]:
-    """With the trainer's program in the workspace that the manifest names, and no node yet."""
+    """An installation without nodes, with the trainer's program in the manifest's workspace."""
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
         workspace = Path(place) / "shared" / "home" / "digits"
         workspace.mkdir(parents=True)
@@ -51,7 +51,7 @@ def test_workload_without_gpus_starts_in_an_empty_pool(dave: Terminal) -> None:
 
 
 @pytest.mark.shows("PAD-04", "PAD-05", "PAD-07", "PAD-08", "PAD-09", "PAD-10")
-def test_manifest_runs_to_completion_and_grows_onto_new_nodes(dave: Terminal) -> None:
+def test_manifest_runs_to_completion_on_added_nodes(dave: Terminal) -> None:
     client = dave.client()
     dave.berth("submit", "-f", str(EXAMPLE / "training_job.yaml"))
     until(lambda: phase(client, "digits") in ("completed", "failed", "cancelled"), PATIENCE)

@@ -1,4 +1,4 @@
-"""One command starts everything, keeps it running and leaves nothing behind."""
+"""Tests of `berth up`: it starts all processes, restarts those that die and leaves none behind."""
 
 import os
 import signal
@@ -16,15 +16,15 @@ import pytest
 from berth.db.embedded import Embedded
 from tests.journeys.installation import Installation, Visitor, until
 
-TASK_PROCESSES = 5  # it, its guard, a worker, one that reads the queue, one that writes results
+TASK_PROCESSES = 5  # supervisor, guard, worker, reader of the queue, writer of results
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def berth() -> Iterator[Installation]:
-    """One home for all tests of this file: each start but the first finds what the last one left.
+    """One home for all tests of this file: each start finds the data of the previous one.
 
-    Not in pytest's own directory: it shuts that to the database's user again and again.
+    It is not in pytest's directory, whose permissions pytest keeps closing to the database's user.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
         installation = Installation(Path(place) / "home")
@@ -36,11 +36,11 @@ def password(home: Path) -> str:
     return (home / "admin-password").read_text().strip()
 
 
-def test_the_first_start_says_where_it_is_and_lets_the_admin_in(berth: Installation) -> None:
+def test_first_start_prints_its_address_and_admin_can_sign_in(berth: Installation) -> None:
     address = berth.running()
-    kept = berth.home / "admin-password"
+    file = berth.home / "admin-password"
     assert password(berth.home) in berth.output
-    assert oct(kept.stat().st_mode & 0o777) == "0o600"
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
     assert oct((berth.home / "secret_key").stat().st_mode & 0o777) == "0o600"
     status, page = Visitor(address).sign_in("admin", password(berth.home))
     assert status == 200
@@ -48,17 +48,17 @@ def test_the_first_start_says_where_it_is_and_lets_the_admin_in(berth: Installat
     assert ("Berth runs as root" in berth.output) == (os.geteuid() == 0)
 
 
-def test_metrics_open_with_the_token_in_its_home(berth: Installation) -> None:
+def test_metrics_need_the_token_in_the_home(berth: Installation) -> None:
     address = berth.running()
     token = (berth.home / "metrics_token").read_text().strip()
     assert oct((berth.home / "metrics_token").stat().st_mode & 0o777) == "0o600"
     assert Visitor(address).get("/metrics")[0] == 401
-    asked = urllib.request.Request(f"{address}/metrics", headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(asked) as answer:
+    request = urllib.request.Request(f"{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request) as answer:
         assert b"berth_build_info" in answer.read()
 
 
-def test_none_of_its_processes_is_superuser_of_the_database(berth: Installation) -> None:
+def test_no_process_connects_as_superuser_of_the_database(berth: Installation) -> None:
     berth.running()
     cluster = Embedded(berth.home / "postgres")
     connected = (
@@ -75,30 +75,30 @@ def test_none_of_its_processes_is_superuser_of_the_database(berth: Installation)
 
 
 @pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler", "services"])
-def test_a_killed_process_is_started_again_and_the_site_answers(berth: Installation, name: str) -> None:
+def test_killed_process_is_restarted_and_users_can_sign_in(berth: Installation, name: str) -> None:
     address = berth.running()
     victim = until(lambda: berth.children().get(name))
     os.kill(victim, signal.SIGKILL)
     until(lambda: berth.children().get(name) not in (None, victim))
     until(lambda: Visitor(address).sign_in("admin", password(berth.home))[0] == 200)
     others = {pid for child, pid in berth.children().items() if child != name}
-    assert victim not in berth.left()
+    assert victim not in berth.processes()
     assert others
 
 
-def test_the_task_queue_dies_whole(berth: Installation) -> None:
+def test_killed_task_queue_leaves_no_process(berth: Installation) -> None:
     berth.running()
     queue = until(lambda: berth.children().get("tasks"))
 
     def members() -> set[int]:
-        return {pid for pid, line in berth.left().items() if "berth.server.up.tasks" in line}
+        return {pid for pid, line in berth.processes().items() if "berth.server.up.tasks" in line}
 
-    family = until(lambda: found if len(found := members()) >= TASK_PROCESSES else None)
+    family = until(lambda: pids if len(pids := members()) >= TASK_PROCESSES else None)
     os.kill(queue, signal.SIGKILL)
     until(lambda: not family & members())
 
 
-def test_a_second_one_in_the_same_home_is_sent_to_the_first(berth: Installation) -> None:
+def test_second_start_in_the_same_home_names_the_first(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.server.up"],
@@ -113,7 +113,7 @@ def test_a_second_one_in_the_same_home_is_sent_to_the_first(berth: Installation)
     assert Visitor(address).get("/admin/login/")[0] == 200
 
 
-def test_a_taken_port_is_named(berth: Installation) -> None:
+def test_port_in_use_is_named(berth: Installation) -> None:
     berth.running()
     berth.end()
     with socket.socket() as other:
@@ -129,7 +129,7 @@ def test_a_taken_port_is_named(berth: Installation) -> None:
             check=False,
         )
     assert refused.returncode == 1
-    assert berth.left() == {}
+    assert berth.processes() == {}
     assert f"127.0.0.1:{port} cannot be used" in refused.stderr
 
 
@@ -137,17 +137,17 @@ def test_ctrl_c_ends_every_process(berth: Installation) -> None:
     berth.running()
     assert set(berth.children()) >= {"database", "web", "tasks"}
     assert berth.end(signal.SIGINT) == 0
-    assert berth.left() == {}
+    assert berth.processes() == {}
 
 
-def test_after_a_kill_of_the_supervisor_nothing_is_left_and_the_next_start_finds_everything(
+def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(
     berth: Installation,
 ) -> None:
     address = berth.running()
-    until(lambda: len(berth.left()) > 8)
+    until(lambda: len(berth.processes()) > 8)
     before = password(berth.home)
     berth.end(signal.SIGKILL)
-    until(lambda: not berth.left())
+    until(lambda: not berth.processes())
     address = berth.start()
     assert password(berth.home) == before
     assert Visitor(address).sign_in("admin", before)[0] == 200

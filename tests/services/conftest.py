@@ -1,4 +1,4 @@
-"""The stage and clients for these tests."""
+"""Fixtures: a service stage and API callers."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ from tests.services.stage import ServiceStage, make_stage
 
 
 @pytest.fixture(autouse=True)
-def unspent() -> Iterator[None]:
+def clear_cache() -> Iterator[None]:
     cache.clear()
     yield
     cache.clear()

@@ -1,4 +1,4 @@
-"""A service on real rows with the real scheduler and simulated engines."""
+"""A service in the database with the real scheduler and simulated engines."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -19,25 +19,23 @@ from tests.cast import make_cast
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.scheduler.stage import Stage
 
-MOST_PASSES = 80
-OPEN = ("PENDING", "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ROLLING_BACK",
-        "DRAINING", "REMOVING")  # fmt: skip
+MAX_TICKS = 80
 
 
 def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: Any) -> dict[str, Any]:
-    told = {"router": {"kind": "sglang", "url": "http://router.example.org:3000"}, **service}
+    settings = {"router": {"kind": "sglang", "url": "http://router.example.org:3000"}, **service}
     return {
         "name": name,
         "kind": "service",
         "command": "serve --port $BERTH_PORT",
         "roles": [{"name": "engine", "replicas": engines, "gpu": gpu}],
-        "service": told,
+        "service": settings,
     }
 
 
 @dataclass
 class ServiceStage:
-    """`answers`: engines whose process runs are found at their address, unless a test says otherwise."""
+    """`answers`: whether an engine answers at the address of its running process."""
 
     stage: Stage
     engines: FakeEngines = field(default_factory=FakeEngines)
@@ -66,10 +64,10 @@ class ServiceStage:
         )
 
     def serve(self, name: str = "chat", engines: int = 1, **service: Any) -> Service:
-        """A service whose initial engines are active."""
-        found = self.submit(name, engines, **service)
-        self.until(lambda: self.states(found) == ["ACTIVE"] * engines)
-        return found
+        """Create a service and wait until its initial engines are active."""
+        created = self.submit(name, engines, **service)
+        self.until(lambda: self.states(created) == ["ACTIVE"] * engines)
+        return created
 
     def submit(self, name: str = "chat", engines: int = 1, **service: Any) -> Service:
         cast = self.stage.cast
@@ -79,7 +77,7 @@ class ServiceStage:
         )  # fmt: skip
         return Service.objects.get(workload=row)
 
-    def out(self, service: Service, **parameters: Any) -> ScaleRequest:
+    def scale_out(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_out(
             acting=self.stage.cast.dave,
             service=service,
@@ -89,7 +87,7 @@ class ServiceStage:
         assert accepted.request is not None
         return accepted.request
 
-    def into(self, service: Service, **parameters: Any) -> ScaleRequest:
+    def scale_in(self, service: Service, **parameters: Any) -> ScaleRequest:
         accepted = requests.scale_in(
             acting=self.stage.cast.dave,
             service=service,
@@ -101,7 +99,7 @@ class ServiceStage:
 
     def cancel(self, request: ScaleRequest) -> ScaleRequest:
         return requests.cancel(
-            acting=self.stage.cast.dave, request=self.fresh(request), now=self.stage.clock.now()
+            acting=self.stage.cast.dave, request=self.reload(request), now=self.stage.clock.now()
         )
 
     def lose(self, workload: Workload) -> None:
@@ -112,23 +110,23 @@ class ServiceStage:
         self.router.always("register", Fail(message="the router is full"))
 
     def tick(self, times: int = 1, seconds: float = 1) -> None:
-        """The scheduler goes round, processes come and go, every service makes one step, time passes."""
+        """Tick the scheduler, sync the engines, step every service and advance the clock."""
         for _ in range(times):
             self.stage.loop.tick()
-            self.processes()
-            self.pass_over()
+            self.sync_engines()
+            self.step_services()
             self.stage.clock.advance(seconds)
 
-    def pass_over(self) -> None:
-        for service in self.living():
+    def step_services(self) -> None:
+        for service in self.running_services():
             step(service, self.ports, self.stage.clock.now())
 
-    def living(self) -> list[Service]:
+    def running_services(self) -> list[Service]:
         rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
         return list(rows.order_by("pk"))
 
-    def processes(self) -> None:
-        """An engine answers where its pod runs, and nowhere else."""
+    def sync_engines(self) -> None:
+        """Start and stop simulated engines so that one answers wherever a pod runs."""
         running = set(self.addresses())
         for address in running - set(self.engines.engines) if self.answers else ():
             self.engines.appear(address, FakeEngine(Identity("default", self.weights), weights=self.weights))
@@ -142,18 +140,18 @@ class ServiceStage:
             if order is not None and "BERTH_PORT" in order.env:
                 yield f"http://{order.env['BERTH_HOST']}:{order.env['BERTH_PORT']}"
 
-    def until(self, done: Any, seconds: float = 1, most: int = MOST_PASSES) -> None:
-        for _ in range(most):
+    def until(self, done: Any, seconds: float = 1, max_ticks: int = MAX_TICKS) -> None:
+        for _ in range(max_ticks):
             if done():
                 return
             self.tick(seconds=seconds)
-        assert done(), "it never came to that"
+        assert done(), "the condition was never met"
 
     def finish(self, request: ScaleRequest, seconds: float = 1) -> ScaleRequest:
-        self.until(lambda: self.fresh(request).is_final, seconds)
-        return self.fresh(request)
+        self.until(lambda: self.reload(request).is_final, seconds)
+        return self.reload(request)
 
-    def fresh(self, request: ScaleRequest) -> ScaleRequest:
+    def reload(self, request: ScaleRequest) -> ScaleRequest:
         return ScaleRequest.objects.select_related("service__workload__project").get(pk=request.pk)
 
     def states(self, service: Service) -> list[str]:
@@ -162,7 +160,7 @@ class ServiceStage:
     def live(self, service: Service) -> list[InferenceEngine]:
         return list(service.engines.filter(ended_at__isnull=True).order_by("number"))
 
-    def way(self, request: ScaleRequest) -> list[str]:
+    def statuses(self, request: ScaleRequest) -> list[str]:
         return list(request.steps.values_list("status", flat=True))
 
     def children(self) -> list[Workload]:
@@ -172,20 +170,20 @@ class ServiceStage:
     def routed(self) -> list[str]:
         return sorted(address for address, worker in self.router.has.items() if worker.healthy)
 
-    def nothing_is_lost(self) -> None:
-        """Every process has an owner, every entry of the router an engine that lives."""
+    def assert_no_orphans(self) -> None:
+        """Assert that every process belongs to a live engine and every router entry to a known one."""
         live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
             assert order is not None
             assert order.env["BERTH_WORKLOAD_ID"] in {str(pk) for pk in owned}
-        known = set(InferenceEngine.objects.exclude(router_url="").values_list("router_url", flat=True))
-        assert set(self.router.has) <= known
+        known_urls = set(InferenceEngine.objects.exclude(router_url="").values_list("router_url", flat=True))
+        assert set(self.router.has) <= known_urls
 
 
 def make_stage(nodes: int = 4) -> ServiceStage:
-    """`nodes` nodes of two GPUs each, all of them vision's."""
+    """Return a stage with `nodes` nodes of two GPUs each, all within vision's quota."""
     made = Stage(make_cast())
     for number in range(nodes):
         made.node(number)

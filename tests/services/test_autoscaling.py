@@ -1,4 +1,4 @@
-"""Services scale themselves by metrics, within their settings."""
+"""Tests of autoscaling a service by its metrics."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ QUICK = {
 
 
 def load(stage: ServiceStage, usage: float, queued: int = 0) -> None:
-    """Every engine says so of itself."""
+    """Report this load from every engine."""
     text = f"sglang:token_usage {usage}\nsglang:num_queue_reqs {queued}\nsglang:gen_throughput 100\n"
     for address in list(stage.engines.engines):
         stage.engines.report(address, text)
@@ -29,15 +29,15 @@ def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds:
         stage.tick(seconds=seconds)
 
 
-def watched(stage: ServiceStage, **changes: Any) -> Service:
+def autoscaled_service(stage: ServiceStage, **changes: Any) -> Service:
     return stage.serve(autoscaler={**QUICK, **changes})
 
 
 @pytest.mark.shows("RLX-62", "RLX-68", "RLX-98", "RLX-99")
-def test_a_busy_service_grows_an_idle_one_shrinks_to_its_initial_engines(
+def test_busy_service_scales_out_and_idle_service_scales_in_to_initial_engines(
     stage: ServiceStage, dave: Caller
 ) -> None:
-    service = watched(stage)
+    service = autoscaled_service(stage)
     run(stage, 0.88, 16)
     assert len(stage.live(service)) > 1
     run(stage, 0.05, 60)
@@ -46,19 +46,19 @@ def test_a_busy_service_grows_an_idle_one_shrinks_to_its_initial_engines(
     history = dave.get("services/chat/autoscaler/scale_history").json()["history"]
     assert {one["status"] for one in history} == {"ACTIVE", "COMPLETED"}
     first = history[-1]
-    did = [first[name] for name in ("action", "from_engines", "to_engines", "delta")]
-    assert did == ["scale_out", 1, 2, 1]
+    change = [first[name] for name in ("action", "from_engines", "to_engines", "delta")]
+    assert change == ["scale_out", 1, 2, 1]
     assert first["reason"] == "Conditions met: token_usage_high"
     assert first["triggered_conditions"] == ["token_usage_high"]
     assert first["metrics_snapshot"]["avg_token_usage"] == 0.88
     assert first["completed_at"] >= first["triggered_at"]
     assert first["error_message"] is None
-    stage.nothing_is_lost()
+    stage.assert_no_orphans()
 
 
 @pytest.mark.shows("RLX-97")
-def test_its_history_is_newest_first_filtered_and_cut(stage: ServiceStage, dave: Caller) -> None:
-    watched(stage)
+def test_scale_history_is_newest_first_filtered_and_limited(stage: ServiceStage, dave: Caller) -> None:
+    autoscaled_service(stage)
     run(stage, 0.88, 16)
     run(stage, 0.05, 40)
     path = "services/chat/autoscaler/scale_history"
@@ -73,9 +73,9 @@ def test_its_history_is_newest_first_filtered_and_cut(stage: ServiceStage, dave:
 
 
 @pytest.mark.shows("RLX-64")
-def test_engines_that_do_not_tell_are_no_reason_to_shrink(stage: ServiceStage) -> None:
-    service = watched(stage)
-    stage.finish(stage.out(service, num_replicas=3))
+def test_missing_metrics_do_not_cause_scale_in(stage: ServiceStage) -> None:
+    service = autoscaled_service(stage)
+    stage.finish(stage.scale_out(service, num_replicas=3))
     stage.engines.always("metrics", Fail(), engine=stage.live(service)[1].url)
     run(stage, 0.05, 40)
     assert len(stage.live(service)) == 3
@@ -83,10 +83,10 @@ def test_engines_that_do_not_tell_are_no_reason_to_shrink(stage: ServiceStage) -
 
 
 @pytest.mark.shows("RLX-65", "RLX-93", "RLX-95", "RLX-96")
-def test_status_conditions_and_health_are_told_and_asking_changes_nothing(
+def test_autoscaler_endpoints_report_status_conditions_and_health_without_side_effects(
     stage: ServiceStage, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = watched(stage)
+    service = autoscaled_service(stage)
     run(stage, 0.88, 3)
     monkeypatch.setattr("projects.api.services.autoscalers.timezone.now", stage.stage.clock.now)
     before = Autoscaler.objects.values().get(service=service)
@@ -94,37 +94,37 @@ def test_status_conditions_and_health_are_told_and_asking_changes_nothing(
     assert (status["enabled"], status["running"], status["current_engines"]) == (True, True, 1)
     assert (status["min_engines"], status["max_engines"], status["pending_requests"]) == (1, 4, [])
     assert status["recent_metrics"]["avg_token_usage"] == 0.88
-    said = dave.get("services/chat/autoscaler/conditions").json()
-    high = said["conditions"]["token_usage_high"]
+    answer = dave.get("services/chat/autoscaler/conditions").json()
+    high = answer["conditions"]["token_usage_high"]
     assert (high["type"], high["triggered"], high["met"]) == ("scale_out", False, True)
     assert (high["threshold"], high["duration_secs"], high["value"]) == (0.85, 15, 0.88)
-    assert said["conditions"]["no_queue"]["type"] == "scale_in"
+    assert answer["conditions"]["no_queue"]["type"] == "scale_in"
     assert dave.get("services/chat/autoscaler/health").json()["status"] == "healthy"
     assert Autoscaler.objects.values().get(service=service) == before
 
 
 @pytest.mark.shows("RLX-94")
-def test_what_is_switched_off_watches_and_does_nothing(stage: ServiceStage, dave: Caller) -> None:
-    service = watched(stage)
-    said = dave.post("services/chat/autoscaler/enable", {"enabled": False}).json()
-    assert said["enabled"] is False
+def test_disabled_autoscaler_does_not_scale(stage: ServiceStage, dave: Caller) -> None:
+    service = autoscaled_service(stage)
+    answer = dave.post("services/chat/autoscaler/enable", {"enabled": False}).json()
+    assert answer["enabled"] is False
     run(stage, 0.95, 16)
     assert len(stage.live(service)) == 1
     assert not Scaling.objects.exists()
 
 
-def test_a_streak_goes_on_through_a_restart(stage: ServiceStage) -> None:
-    service = watched(stage)
+def test_condition_streak_survives_a_restart(stage: ServiceStage) -> None:
+    service = autoscaled_service(stage)
     run(stage, 0.88, 4)
     stage.lead("first")
     run(stage, 0.88, 8)
     assert Scaling.objects.filter(service=service).exists()
 
 
-def test_a_clock_that_is_set_back_begins_streaks_anew_and_does_not_wait_for_years(
+def test_clock_set_back_restarts_condition_streaks(
     stage: ServiceStage,
 ) -> None:
-    service = watched(stage)
+    service = autoscaled_service(stage)
     run(stage, 0.88, 4)
     stage.stage.clock.advance(-3600)
     run(stage, 0.88, 2)
@@ -134,10 +134,10 @@ def test_a_clock_that_is_set_back_begins_streaks_anew_and_does_not_wait_for_year
 
 
 @pytest.mark.shows("RLX-85")
-def test_what_a_person_asked_for_is_not_interfered_with(stage: ServiceStage) -> None:
-    service = watched(stage)
+def test_autoscaler_waits_for_a_manual_scale_request(stage: ServiceStage) -> None:
+    service = autoscaled_service(stage)
     stage.answers = False
-    stage.out(service, num_replicas=2)
+    stage.scale_out(service, num_replicas=2)
     run(stage, 0.88, 12)
     assert not Scaling.objects.exists()
     row = Autoscaler.objects.get(service=service)

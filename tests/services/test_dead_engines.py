@@ -1,4 +1,4 @@
-"""Engines that die: the operation that waits for them ends soon, and the service's history names them."""
+"""Tests of engines that die: their operation ends soon, and the service's history names them."""
 
 import socket
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from projects.services.inference.rules import ScalingRuns
 from tests.api.conftest import Caller
 from tests.cli.desk_of_commands import Terminal
 from tests.services.stage import ServiceStage
-from tests.services.test_over_http import HttpStage, finished, router, web
-from tests.services.test_service_commands import Door, terminal
+from tests.services.test_over_http import HttpStage, finished, http_stage, router
+from tests.services.test_service_commands import InProcessDesk, terminal
 
-__all__ = ["router", "terminal", "web"]
+__all__ = ["http_stage", "router", "terminal"]
 
 DEAD, ALIVE = "http://198.51.100.9:30000", "http://198.51.100.10:30000"
 SOON = 30  # passes of a second each, where the service's own limit is half an hour
@@ -22,10 +22,10 @@ SOON = 30  # passes of a second each, where the service's own limit is half an h
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address that refuses connections: the port is bound, and nothing listens on it."""
-    with closing(socket.socket()) as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+    """An address that refuses connections: the port is bound, but nothing listens on it."""
+    with closing(socket.socket()) as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 def failed_events(service: Service) -> list[Event]:
@@ -34,35 +34,35 @@ def failed_events(service: Service) -> list[Event]:
 
 @pytest.mark.shows("RLX-12", "RLX-38")
 def test_refused_connection_fails_an_external_engine_after_a_few_tries(
-    web: HttpStage, closed_port: str
+    http_stage: HttpStage, closed_port: str
 ) -> None:
-    service = web.chat()
-    request = web.out(service, urls=(closed_port,))
-    web.until(lambda: web.fresh(request).is_final, most=SOON)
-    request = web.fresh(request)
+    service = http_stage.chat()
+    request = http_stage.scale_out(service, urls=(closed_port,))
+    http_stage.until(lambda: http_stage.reload(request).is_final, max_ticks=SOON)
+    request = http_stage.reload(request)
     assert (request.status, request.failure) == ("FAILED", "init")
     assert "Connection refused" in request.error_message
     assert "5 connection attempts failed" in request.error_message
-    assert finished(web, web.out(service, num_replicas=2)).status == "ACTIVE"
+    assert finished(http_stage, http_stage.scale_out(service, num_replicas=2)).status == "ACTIVE"
 
 
 def test_dead_external_engine_blocks_other_operations_only_briefly(stage: ServiceStage) -> None:
     service = stage.serve()
-    request = stage.out(service, urls=(DEAD,))
+    request = stage.scale_out(service, urls=(DEAD,))
     stage.tick()
     with pytest.raises(ScalingRuns):
-        stage.out(service, num_replicas=3)
-    stage.until(lambda: stage.fresh(request).is_final, most=SOON)
-    assert stage.finish(stage.out(service, num_replicas=3)).status == "ACTIVE"
+        stage.scale_out(service, num_replicas=3)
+    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    assert stage.finish(stage.scale_out(service, num_replicas=3)).status == "ACTIVE"
 
 
 @pytest.mark.shows("RLX-39")
 def test_keep_partial_keeps_the_engine_that_answers(stage: ServiceStage) -> None:
     service = stage.serve(scale_out_partial_success_policy="keep_partial")
     stage.engines.appear(ALIVE)
-    request = stage.out(service, urls=(DEAD, ALIVE))
-    stage.until(lambda: stage.fresh(request).is_final, most=SOON)
-    request = stage.fresh(request)
+    request = stage.scale_out(service, urls=(DEAD, ALIVE))
+    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    request = stage.reload(request)
     assert request.status == "PARTIAL"
     assert [one["url"] for one in request.failed_engines] == [DEAD]
     assert sorted(stage.states(service)) == ["ACTIVE", "ACTIVE", "FAILED"]
@@ -76,37 +76,37 @@ def test_external_engine_that_dies_after_it_connected_fails_soon(stage: ServiceS
         stage.engines.fall_ill(ALIVE)
     else:
         stage.refuse_registrations()
-    request = stage.out(service, urls=(ALIVE,))
+    request = stage.scale_out(service, urls=(ALIVE,))
     stage.until(lambda: InferenceEngine.objects.filter(url=ALIVE, state=state).exists())
     stage.engines.vanish(ALIVE)
-    stage.until(lambda: stage.fresh(request).is_final, most=SOON)
-    assert (stage.fresh(request).status, stage.fresh(request).failure) == ("FAILED", "health")
+    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    assert (stage.reload(request).status, stage.reload(request).failure) == ("FAILED", "health")
 
 
-def test_external_engine_may_be_away_for_a_moment(stage: ServiceStage) -> None:
+def test_external_engine_may_be_unreachable_for_a_moment(stage: ServiceStage) -> None:
     service = stage.serve()
-    request = stage.out(service, urls=(ALIVE,))
+    request = stage.scale_out(service, urls=(ALIVE,))
     stage.tick(5)
-    assert stage.fresh(request).status == "CONNECTING"
+    assert stage.reload(request).status == "CONNECTING"
     stage.engines.appear(ALIVE)
     assert stage.finish(request).status == "ACTIVE"
 
 
-def test_engine_that_loads_its_model_is_waited_for(stage: ServiceStage) -> None:
-    """It answers 503 for longer than a dead engine is tried."""
+def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> None:
+    """It answers 503 for longer than a dead engine is retried."""
     service = stage.serve()
     stage.engines.appear(ALIVE)
     stage.engines.fall_ill(ALIVE)
-    request = stage.out(service, urls=(ALIVE,))
+    request = stage.scale_out(service, urls=(ALIVE,))
     stage.tick(2 * SOON)
-    assert stage.fresh(request).status == "HEALTH_CHECKING"
+    assert stage.reload(request).status == "HEALTH_CHECKING"
 
 
 def test_engine_that_dies_without_a_restart_policy_is_in_the_history(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service = stage.serve()
-    stage.finish(stage.out(service, num_replicas=2))
+    stage.finish(stage.scale_out(service, num_replicas=2))
     child = stage.children()[0]
     stage.stage.finish(child, exit_code=3)
     stage.until(lambda: stage.states(service) == ["ACTIVE", "FAILED"])
@@ -114,12 +114,12 @@ def test_engine_that_dies_without_a_restart_policy_is_in_the_history(
     assert "exit code 3" in event.message
     assert (event.data["engine"], event.data["failure"]) == ("engine_1", "init")
 
-    (told,) = dave.get(f"events?workload={service.workload_id}&kind=engine_failed").json()["items"]
-    assert told["message"] == event.message
-    shown = terminal.run("service", "history", "vision/chat", desk=Door(dave)).stdout
+    (reported,) = dave.get(f"events?workload={service.workload_id}&kind=engine_failed").json()["items"]
+    assert reported["message"] == event.message
+    shown = terminal.run("service", "history", "vision/chat", desk=InProcessDesk(dave)).stdout
     assert "Failed engines" in shown
     assert "exit code 3" in " ".join(shown.split())
-    listed = terminal.run("service", "history", "vision/chat", "--failed-engines", desk=Door(dave))
+    listed = terminal.run("service", "history", "vision/chat", "--failed-engines", desk=InProcessDesk(dave))
     assert "exit code 3" in " ".join(listed.stdout.split())
 
 
@@ -127,7 +127,7 @@ def test_service_page_lists_engines_that_failed(stage: ServiceStage) -> None:
     from django.test import Client
 
     service = stage.serve()
-    stage.finish(stage.out(service, num_replicas=2))
+    stage.finish(stage.scale_out(service, num_replicas=2))
     stage.stage.finish(stage.children()[0], exit_code=3)
     stage.until(lambda: stage.states(service) == ["ACTIVE", "FAILED"])
     client = Client()

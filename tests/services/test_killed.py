@@ -1,4 +1,4 @@
-"""Berth, killed between any two steps of a scale request, and the recovery."""
+"""Tests of service processes that crash between any two steps of a scale request."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,17 +18,17 @@ POINTS = (
 
 
 class Died(BaseException):
-    """Not an Exception: nothing may catch it and go on."""
+    """Not an `Exception`, so that no handler catches it."""
 
 
 @pytest.fixture(autouse=True)
-def nobody_listens_afterwards() -> Iterator[None]:
+def reset_crash_points() -> Iterator[None]:
     yield
     points.listen(None)
 
 
-class Life:
-    """A process dies whenever it comes to the point; the one after it gets through one pass."""
+class CrashingProcess:
+    """A service process that dies at the crash point; its successor completes one pass."""
 
     def __init__(self, stage: ServiceStage, name: str) -> None:
         self.stage, self.name, self.deaths, self.just_died = stage, name, 0, False
@@ -38,21 +38,21 @@ class Life:
             if done():
                 return
             self.stage.stage.loop.tick()
-            self.stage.processes()
-            self._pass()
-            self.stage.nothing_is_lost()
+            self.stage.sync_engines()
+            self._run_pass()
+            self.stage.assert_no_orphans()
             self.stage.stage.clock.advance(1)
-        raise AssertionError("it never came to an end")
+        raise AssertionError("the request never ended")
 
-    def _pass(self) -> None:
+    def _run_pass(self) -> None:
         points.listen(None if self.just_died else self._die)
         self.just_died = False
         try:
-            self.stage.pass_over()
+            self.stage.step_services()
         except Died:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
-            self.stage.lead("first")  # in a new epoch: the one before may not write any more
+            self.stage.lead("first")  # a new epoch fences off the dead process
             clear_marks(self.stage.ports.fence)
         points.listen(None)
 
@@ -61,27 +61,25 @@ class Life:
             raise Died(name)
 
 
-def begun(stage: ServiceStage) -> Service:
+def service_with_weight_sync(stage: ServiceStage) -> Service:
     return stage.serve(weight_sync=True, scale_out_timeout=300)
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_a_service_grows_is_cancelled_and_shrinks_through_any_number_of_deaths(
-    stage: ServiceStage, name: str
-) -> None:
-    service, life = begun(stage), Life(stage, name)
-    out = stage.out(service, num_replicas=3)
-    life.until(lambda: stage.fresh(out).is_final)
-    assert (stage.fresh(out).status, stage.states(service)) == ("ACTIVE", ["ACTIVE"] * 3)
-    taken_back = stage.out(service, num_replicas=5)
-    life.until(lambda: stage.fresh(taken_back).status in ("WEIGHT_SYNCING", "READY"))
-    stage.cancel(taken_back)
-    life.until(lambda: stage.fresh(taken_back).is_final)
-    assert stage.fresh(taken_back).status == "CANCELLED"
-    into = stage.into(service, num_replicas=1)
-    life.until(lambda: stage.fresh(into).is_final)
-    assert stage.fresh(into).status == "COMPLETED"
+def test_scale_requests_complete_despite_crashes(stage: ServiceStage, name: str) -> None:
+    service, process = service_with_weight_sync(stage), CrashingProcess(stage, name)
+    scale_out = stage.scale_out(service, num_replicas=3)
+    process.until(lambda: stage.reload(scale_out).is_final)
+    assert (stage.reload(scale_out).status, stage.states(service)) == ("ACTIVE", ["ACTIVE"] * 3)
+    cancelled = stage.scale_out(service, num_replicas=5)
+    process.until(lambda: stage.reload(cancelled).status in ("WEIGHT_SYNCING", "READY"))
+    stage.cancel(cancelled)
+    process.until(lambda: stage.reload(cancelled).is_final)
+    assert stage.reload(cancelled).status == "CANCELLED"
+    scale_in = stage.scale_in(service, num_replicas=1)
+    process.until(lambda: stage.reload(scale_in).is_final)
+    assert stage.reload(scale_in).status == "COMPLETED"
     assert stage.states(service) == ["ACTIVE", *["REMOVED"] * 4]
     assert list(stage.router.has) == [engine.url for engine in stage.live(service)]
     assert {child.phase for child in stage.children()} == {"cancelled"}
-    assert life.deaths > 0, "the point was never reached"
+    assert process.deaths > 0, "the point was never reached"

@@ -1,4 +1,4 @@
-"""The whole way of weights and of engines elsewhere, over HTTP: engines that answer, a real sglang-router."""
+"""Tests of weights and external engines over HTTP, with a real sglang-router."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ FROM_DISK = b"as they are on disk"
 
 @dataclass
 class HttpStage(ServiceStage):
-    """Where a pod of a service runs, an engine really answers."""
+    """A stage where an engine answers over HTTP wherever a pod of a service runs."""
 
     router_address: str = ""
     folder: Path = Path()
@@ -38,11 +38,11 @@ class HttpStage(ServiceStage):
         calls = Calls(networks=THIS_MACHINE, own_ports=frozenset(), routers=self.folder)
         return calls.ports(lambda: fenced(self.held))
 
-    def processes(self) -> None:
+    def sync_engines(self) -> None:
         for address in set(self.addresses()) - set(self.servers):
-            self.begin(int(address.rpartition(":")[2]))
+            self.start_engine(int(address.rpartition(":")[2]))
 
-    def begin(self, port: int = 0, model: str = "default") -> Server:
+    def start_engine(self, port: int = 0, model: str = "default") -> Server:
         engine = SimulatedEngine(Model(model), Weights(FROM_DISK, "1"))
         server = self.stack.enter_context(serving(engine, port))
         self.servers[server.address] = server
@@ -53,22 +53,22 @@ class HttpStage(ServiceStage):
         return self.serve(router=router, weight_sync=True, **service)
 
     def train(self, engine: InferenceEngine, version: str) -> bytes:
-        """As a trainer does: it writes weights and has the engine load them."""
+        """Write new weights and have the engine load them, as a trainer does."""
         weights = f"trained {version} times".encode() * 1000
-        place = self.folder / f"weights-{version}"
-        place.write_bytes(weights)
-        asked = {"model_path": str(place), "weight_version": version}
-        assert WIRE.post(engine.url, "/update_weights_from_disk", asked).is_success
+        file = self.folder / f"weights-{version}"
+        file.write_bytes(weights)
+        body = {"model_path": str(file), "weight_version": version}
+        assert WIRE.post(engine.url, "/update_weights_from_disk", body).is_success
         return weights
 
-    def holds(self, engine: InferenceEngine) -> tuple[bytes, str | None]:
+    def weights_of(self, engine: InferenceEngine) -> tuple[bytes, str | None]:
         weights = self.servers[engine.url].engine.weights
         return weights.held, weights.version
 
-    def listed(self) -> set[str]:
+    def registered_urls(self) -> set[str]:
         return {worker.address for worker in SGLangRouter(WIRE, self.router_address).workers()}
 
-    def asked(self, engine: InferenceEngine) -> list[str]:
+    def requested_paths(self, engine: InferenceEngine) -> list[str]:
         return [path for path, _ in self.servers[engine.url].engine.asked]
 
 
@@ -79,7 +79,7 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def web(transactional_db: None, router: str, tmp_path: Path) -> Iterator[HttpStage]:
+def http_stage(transactional_db: None, router: str, tmp_path: Path) -> Iterator[HttpStage]:
     made = make_stage()
     with ExitStack() as stack:
         yield HttpStage(made.stage, router_address=router, folder=tmp_path, stack=stack)
@@ -88,89 +88,93 @@ def web(transactional_db: None, router: str, tmp_path: Path) -> Iterator[HttpSta
             client.unregister(worker.address)
 
 
-def finished(web: HttpStage, request: ScaleRequest) -> ScaleRequest:
-    return web.finish(request, seconds=2)
+def finished(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest:
+    return http_stage.finish(request, seconds=2)
 
 
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
-def test_weights_follow_the_initial_engine_from_one_update_to_the_next(web: HttpStage) -> None:
-    service = web.chat()
-    (initial,) = web.live(service)
-    seventh = web.train(initial, "7")
-    assert finished(web, web.out(service, num_replicas=2)).weight_version == "7"
-    added = web.live(service)[1]
-    assert web.holds(added) == (seventh, "7")
-    assert web.listed() == {initial.url, added.url}
-    eighth = web.train(initial, "8")
-    web.until(lambda: web.holds(added)[1] == "8", seconds=10)
-    assert web.holds(added) == web.holds(initial) == (eighth, "8")
-    assert "/pause_generation" not in web.asked(initial)
+def test_added_engine_follows_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
+    service = http_stage.chat()
+    (initial,) = http_stage.live(service)
+    seventh = http_stage.train(initial, "7")
+    assert finished(http_stage, http_stage.scale_out(service, num_replicas=2)).weight_version == "7"
+    added = http_stage.live(service)[1]
+    assert http_stage.weights_of(added) == (seventh, "7")
+    assert http_stage.registered_urls() == {initial.url, added.url}
+    eighth = http_stage.train(initial, "8")
+    http_stage.until(lambda: http_stage.weights_of(added)[1] == "8", seconds=10)
+    assert http_stage.weights_of(added) == http_stage.weights_of(initial) == (eighth, "8")
+    assert "/pause_generation" not in http_stage.requested_paths(initial)
 
 
 @pytest.mark.shows("RLX-31", "RLX-37")
-def test_strict_lets_nobody_in_with_other_weights(web: HttpStage) -> None:
-    service = web.chat(weight_consistency="strict")
-    (initial,) = web.live(service)
-    web.train(initial, "7")
-    finished(web, web.out(service, num_replicas=2))
-    added = web.live(service)[1]
-    assert web.listed() == {initial.url, added.url}
-    web.servers[added.url].engine.faults["/send_weights_to_remote_instance"] = Fault(status=500)
-    web.train(initial, "8")
-    web.until(lambda: web.listed() == {initial.url}, seconds=10)
-    assert web.holds(added)[1] == "7"
-    web.servers[added.url].engine.faults.clear()
-    web.until(lambda: web.listed() == {initial.url, added.url}, seconds=10)
-    assert web.holds(added) == web.holds(initial)
+def test_strict_consistency_routes_no_engine_with_old_weights(http_stage: HttpStage) -> None:
+    service = http_stage.chat(weight_consistency="strict")
+    (initial,) = http_stage.live(service)
+    http_stage.train(initial, "7")
+    finished(http_stage, http_stage.scale_out(service, num_replicas=2))
+    added = http_stage.live(service)[1]
+    assert http_stage.registered_urls() == {initial.url, added.url}
+    http_stage.servers[added.url].engine.faults["/send_weights_to_remote_instance"] = Fault(status=500)
+    http_stage.train(initial, "8")
+    http_stage.until(lambda: http_stage.registered_urls() == {initial.url}, seconds=10)
+    assert http_stage.weights_of(added)[1] == "7"
+    http_stage.servers[added.url].engine.faults.clear()
+    http_stage.until(lambda: http_stage.registered_urls() == {initial.url, added.url}, seconds=10)
+    assert http_stage.weights_of(added) == http_stage.weights_of(initial)
 
 
 @pytest.mark.shows("RLX-04")
-def test_engines_elsewhere_are_let_in_only_if_they_are_what_they_should_be(web: HttpStage) -> None:
-    service = web.chat(scale_out_partial_success_policy="keep_partial")
-    (initial,) = web.live(service)
-    good, stranger, liar = web.begin(), web.begin(model="another"), web.begin()
-    liar.engine.faults["/server_info"] = Fault(body='{"served_model_name": "default", "tp_size": "all"}')
-    urls = [good.address, stranger.address, liar.address, "http://169.254.169.254"]
-    request = finished(web, web.out(service, urls=tuple(urls)))
+def test_external_engines_are_accepted_only_if_they_match_the_service(http_stage: HttpStage) -> None:
+    service = http_stage.chat(scale_out_partial_success_policy="keep_partial")
+    (initial,) = http_stage.live(service)
+    good, other_model, malformed = (
+        http_stage.start_engine(),
+        http_stage.start_engine(model="another"),
+        http_stage.start_engine(),
+    )
+    malformed.engine.faults["/server_info"] = Fault(body='{"served_model_name": "default", "tp_size": "all"}')
+    urls = [good.address, other_model.address, malformed.address, "http://169.254.169.254"]
+    request = finished(http_stage, http_stage.scale_out(service, urls=tuple(urls)))
     assert request.status == "PARTIAL"
-    assert web.listed() == {initial.url, good.address}
+    assert http_stage.registered_urls() == {initial.url, good.address}
     failed = {
         engine.url: engine.message
         for engine in InferenceEngine.objects.filter(service=service, state="FAILED")
     }
     assert set(failed) == set(urls[1:])
-    assert "differs from the initial engines in: model" in failed[stranger.address]
-    assert "an invalid number of ranks" in failed[liar.address]
+    assert "differs from the initial engines in: model" in failed[other_model.address]
+    assert "an invalid number of ranks" in failed[malformed.address]
     assert "never allowed" in failed["http://169.254.169.254"]
-    assert good.engine.weights.held == web.holds(initial)[0]
+    assert good.engine.weights.held == http_stage.weights_of(initial)[0]
 
 
-def test_a_router_that_was_away_is_told_of_everybody_who_serves_by_then(
-    transactional_db: None, tmp_path: Path
-) -> None:
+def test_restarted_router_gets_all_active_engines(transactional_db: None, tmp_path: Path) -> None:
     made, port = make_stage(), free_port()
     with ExitStack() as stack:
-        web = HttpStage(made.stage, router_address=f"http://127.0.0.1:{port}", folder=tmp_path, stack=stack)
+        http_stage = HttpStage(
+            made.stage, router_address=f"http://127.0.0.1:{port}", folder=tmp_path, stack=stack
+        )
         with sglang_router(tmp_path / "log", port=port):
-            service = web.chat()
-            finished(web, web.out(service, num_replicas=2))
-            assert len(web.listed()) == 2
-        web.tick(times=3, seconds=10)
-        assert web.states(service) == ["ACTIVE", "ACTIVE"]
+            service = http_stage.chat()
+            finished(http_stage, http_stage.scale_out(service, num_replicas=2))
+            assert len(http_stage.registered_urls()) == 2
+        http_stage.tick(times=3, seconds=10)
+        assert http_stage.states(service) == ["ACTIVE", "ACTIVE"]
         with sglang_router(tmp_path / "log", port=port):
-            assert web.listed() == set()
-            web.until(lambda: len(web.listed()) == 2, seconds=10)
-            assert web.listed() == {engine.url for engine in web.live(service)}
+            assert http_stage.registered_urls() == set()
+            http_stage.until(lambda: len(http_stage.registered_urls()) == 2, seconds=10)
+            assert http_stage.registered_urls() == {engine.url for engine in http_stage.live(service)}
 
 
 @pytest.mark.shows("RLX-64")
-def test_the_autoscaler_reads_what_the_engines_themselves_say(web: HttpStage) -> None:
+def test_autoscaler_reads_engine_metrics_over_http(http_stage: HttpStage) -> None:
     at_once = {"condition_duration_secs": 0, "queue_depth_per_engine": 1}
-    service = web.chat(autoscaler={"enabled": True, "max_engines": 2, "scale_out_policy": at_once})
-    (initial,) = web.live(service)
-    model = web.servers[initial.url].engine.model
-    model.paused, model.queued = True, 3  # three that nobody lets through
-    web.until(lambda: len(web.live(service)) == 2, seconds=10)
+    service = http_stage.chat(autoscaler={"enabled": True, "max_engines": 2, "scale_out_policy": at_once})
+    (initial,) = http_stage.live(service)
+    model = http_stage.servers[initial.url].engine.model
+    model.paused, model.queued = True, 3  # three requests that stay queued
+    http_stage.until(lambda: len(http_stage.live(service)) == 2, seconds=10)
     (scaling,) = service.scalings.all()
     assert scaling.reason == "Conditions met: queue_backlog"
     assert scaling.metrics_snapshot["total_queue_reqs"] == 3

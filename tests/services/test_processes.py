@@ -1,4 +1,4 @@
-"""Real processes carry a service of real engines and are killed midway."""
+"""Tests of real processes that run a service of real engines and are killed midway."""
 
 import os
 import re
@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.heavy]
 SERVE = f"exec {sys.executable} -m tests.serving.engine.server --port $BERTH_PORT"
 
 
-class Stewards(Schedulers):
-    """A scheduler, and the processes that carry services."""
+class ServiceProcesses(Schedulers):
+    """A scheduler and the processes that run services."""
 
-    def carry(self) -> subprocess.Popen[bytes]:
+    def run_services(self) -> subprocess.Popen[bytes]:
         with (self.home / "services.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "manage.py", "run_services"], cwd=ROOT, env=self.env, stdout=log, stderr=log
@@ -34,8 +34,8 @@ class Stewards(Schedulers):
         self.processes.append(process)
         return process
 
-    def listed(self, service: Service) -> list[str]:
-        """What the router's file has."""
+    def routed_urls(self, service: Service) -> list[str]:
+        """Return the engine addresses in the router's file."""
         file = self.home / "routers" / f"{service.workload_id}.conf"
         text = file.read_text() if file.exists() else ""
         lines = [line for line in text.splitlines() if " down;" not in line]
@@ -52,13 +52,13 @@ def cast(transactional_db: None) -> Cast:
 
 
 @pytest.fixture
-def stewards(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[Stewards]:
-    made = Stewards(tmp_path, database_url)
+def service_processes(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[ServiceProcesses]:
+    made = ServiceProcesses(tmp_path, database_url)
     yield made
     made.close()
 
 
-def answers(url: str) -> bool:
+def is_healthy(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
             return bool(answer.status == 200)
@@ -66,27 +66,27 @@ def answers(url: str) -> bool:
         return False
 
 
-def died_in(
-    stewards: Stewards, process: subprocess.Popen[bytes], request: ScaleRequest, status: str
+def kill_in_status(
+    service_processes: ServiceProcesses, process: subprocess.Popen[bytes], request: ScaleRequest, status: str
 ) -> subprocess.Popen[bytes]:
-    """Killed once the request has entered the status; a second one takes over."""
+    """Kill the process once the request has entered the status, and return its replacement."""
 
-    def there() -> bool:
+    def entered() -> bool:
         request.refresh_from_db()
         return request.steps.filter(status=status).exists()
 
-    until(there, said=lambda: (request.status, request.error_message))
+    until(entered, said=lambda: (request.status, request.error_message))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    return stewards.carry()
+    return service_processes.run_services()
 
 
 @pytest.mark.shows("RLX-01", "RLX-08")
-def test_whoever_carries_services_may_be_killed_in_the_middle_of_anything(
-    cast: Cast, stewards: Stewards
+def test_scale_requests_complete_although_service_processes_are_killed(
+    cast: Cast, service_processes: ServiceProcesses
 ) -> None:
-    stewards.start()
-    process = stewards.carry()
+    service_processes.start()
+    process = service_processes.run_services()
     document = {
         "name": "chat", "kind": "service", "command": SERVE, "env": {"PYTHONPATH": str(ROOT)},
         "roles": [{"name": "engine", "replicas": 1, "gpu": 1}],
@@ -101,25 +101,25 @@ def test_whoever_carries_services_may_be_killed_in_the_middle_of_anything(
         return list(service.engines.order_by("number").values_list("state", flat=True))
 
     until(lambda: states() == ["ACTIVE"], said=states)
-    out = requests.scale_out(
+    scale_out = requests.scale_out(
         acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=3)
     ).request
-    assert out is not None
+    assert scale_out is not None
     for status in ("CREATING", "HEALTH_CHECKING", "READY"):
-        process = died_in(stewards, process, out, status)
+        process = kill_in_status(service_processes, process, scale_out, status)
     until(lambda: states() == ["ACTIVE"] * 3, 120, said=states)
     live = InferenceEngine.objects.filter(service=service).order_by("number")
     urls = sorted(engine.url for engine in live)
-    assert stewards.listed(service) == urls
-    assert all(answers(url) for url in urls)
-    into = requests.scale_in(
+    assert service_processes.routed_urls(service) == urls
+    assert all(is_healthy(url) for url in urls)
+    scale_in = requests.scale_in(
         acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=1)
     ).request
-    assert into is not None
+    assert scale_in is not None
     for status in ("DRAINING", "REMOVING"):
-        process = died_in(stewards, process, into, status)
+        process = kill_in_status(service_processes, process, scale_in, status)
     until(lambda: states() == ["ACTIVE", "REMOVED", "REMOVED"], 120, said=states)
-    kept = service.engines.get(number=0).url
-    until(lambda: stewards.listed(service) == [kept])
-    until(lambda: [url for url in urls if answers(url)] == [kept])
-    until(lambda: ScaleRequest.objects.get(pk=into.pk).status == "COMPLETED")
+    initial_url = service.engines.get(number=0).url
+    until(lambda: service_processes.routed_urls(service) == [initial_url])
+    until(lambda: [url for url in urls if is_healthy(url)] == [initial_url])
+    until(lambda: ScaleRequest.objects.get(pk=scale_in.pk).status == "COMPLETED")

@@ -1,4 +1,4 @@
-"""How often the service process runs each service."""
+"""Tests of how often the service process runs each service."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +8,13 @@ from projects.models import Service
 from tests.services.stage import ServiceStage
 
 
-def test_a_service_that_has_ended_leaves_the_process_its_rest(stage: ServiceStage) -> None:
+def test_ended_service_does_not_keep_the_process_busy(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
     rounds = Rounds(clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic())
     with ThreadPoolExecutor(1) as rounds._threads:
         rounds.step("start")
     assert rounds._due.keys() == {service.pk}
-    rounds._due[service.pk] = 0.0  # it has been due for long
+    rounds._due[service.pk] = 0.0  # overdue
     Service.objects.filter(pk=service.pk).update(ended_at=clock.now())
     with ThreadPoolExecutor(1) as rounds._threads:
         assert rounds.step("tick") > 0.9 * IDLE_SECONDS

@@ -1,4 +1,4 @@
-"""Claims about `berth service`, against the real server's rows and doors."""
+"""Tests of `berth service` against the REST API in this process."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ scale_in_policy:
 """
 
 
-class Door(Desk, httpx.BaseTransport):
-    """Hands what the client sends to the server in this process."""
+class InProcessDesk(Desk, httpx.BaseTransport):
+    """Passes requests of the client to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -36,8 +36,8 @@ class Door(Desk, httpx.BaseTransport):
         return Client(settings, http=self, sleep=lambda seconds: None)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        kept = ("idempotency-key", "if-match")
-        headers = {name: value for name, value in request.headers.items() if name in kept}
+        forwarded = ("idempotency-key", "if-match")
+        headers = {name: value for name, value in request.headers.items() if name in forwarded}
         body = request.read()
         answer = self.caller(request.method, request.url.raw_path.decode(), body or None, headers=headers)
         return httpx.Response(answer.status_code, content=answer.content, headers=dict(answer.items()))
@@ -49,17 +49,17 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     return Terminal(monkeypatch)
 
 
-def test_a_service_is_listed_described_scaled_and_its_history_told(
+def test_service_is_listed_described_and_scaled(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
-    service, desk = stage.serve(engines=2), Door(dave)
-    told = terminal.run("service", "scale-out", "vision/chat", "3", desk=desk)
-    assert (told.exit_code, "Scale-out request accepted" in told.stdout) == (0, True)
+    service, desk = stage.serve(engines=2), InProcessDesk(dave)
+    scaled = terminal.run("service", "scale-out", "vision/chat", "3", desk=desk)
+    assert (scaled.exit_code, "Scale-out request accepted" in scaled.stdout) == (0, True)
     assert "scale_out PENDING" in terminal.run("service", "list", desk=desk).stdout
     stage.finish(service.requests.get())
     assert terminal.run("service", "engines", "chat", desk=desk).stdout.count("ACTIVE") == 3
-    seen = terminal.run("service", "scale-in", "chat", "2", "--dry-run", desk=desk).stdout
-    assert "engine_2" in seen
+    dry_run = terminal.run("service", "scale-in", "chat", "2", "--dry-run", desk=desk).stdout
+    assert "engine_2" in dry_run
     history = json.loads(terminal.run("service", "history", "chat", "-o", "json", desk=desk).stdout)
     assert [one["status"] for one in history] == ["ACTIVE"]
     described = terminal.run("service", "describe", "chat", desk=desk).stdout
@@ -69,24 +69,24 @@ def test_a_service_is_listed_described_scaled_and_its_history_told(
     assert "below the number of initial engines" in refused.stderr
 
 
-def test_a_scale_out_is_taken_back(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
-    service, desk = stage.serve(), Door(dave)
-    request = stage.out(service, num_replicas=2)
+def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
+    service, desk = stage.serve(), InProcessDesk(dave)
+    request = stage.scale_out(service, num_replicas=2)
     assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", desk=desk).stdout
-    told = terminal.run("service", "cancel", "chat", str(request.pk), desk=desk)
-    assert told.stdout == f"{request.pk} is CANCELLED\n"
+    cancelled = terminal.run("service", "cancel", "chat", str(request.pk), desk=desk)
+    assert cancelled.stdout == f"{request.pk} is CANCELLED\n"
 
 
 @pytest.mark.shows("RLX-63", "RLX-90", "RLX-94")
-def test_the_yaml_of_the_source_is_taken_and_the_rest_keeps_its_defaults(
+def test_autoscale_reads_source_yaml_and_keeps_other_defaults(
     stage: ServiceStage, dave: Caller, terminal: Terminal, tmp_path: Path
 ) -> None:
-    service, desk = stage.submit(), Door(dave)
+    service, desk = stage.submit(), InProcessDesk(dave)
     file = tmp_path / "my_autoscaler.yaml"
     file.write_text(SOURCE)
     assert not Autoscaler.objects.get(service=service).enabled
-    told = terminal.run("service", "autoscale", "chat", "-f", str(file), desk=desk)
-    assert (told.exit_code, "token_usage_high" in told.stdout) == (0, True)
+    applied = terminal.run("service", "autoscale", "chat", "-f", str(file), desk=desk)
+    assert (applied.exit_code, "token_usage_high" in applied.stdout) == (0, True)
     row = Autoscaler.objects.get(service=service)
     assert row.enabled
     assert row.settings["scale_out_policy"]["queue_depth_per_engine"] == 10

@@ -1,4 +1,4 @@
-"""Claims about the pages of services: what they show, what may be done there, and by whom."""
+"""Tests of the service pages."""
 
 from collections.abc import Callable
 
@@ -21,14 +21,14 @@ def sign_in(stage: ServiceStage) -> Callable[[str], Client]:
     return signed_in
 
 
-def test_the_list_and_the_page_say_what_serves_and_what_is_under_way(
+def test_list_and_page_show_engines_and_running_scale_out(
     stage: ServiceStage, sign_in: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)
     dave = sign_in("dave")
     assert "No services yet" in dave.get("/services").content.decode()
     service = stage.serve(engines=2)
-    stage.out(service, num_replicas=9)
+    stage.scale_out(service, num_replicas=9)
     stage.tick(4, seconds=4)
     listed = dave.get("/services").content.decode()
     assert '2 <span class="unit">of 9 serving' in listed
@@ -41,11 +41,11 @@ def test_the_list_and_the_page_say_what_serves_and_what_is_under_way(
     assert '<path class="used" d="M' in shown, "what was measured is drawn"
 
 
-def test_a_scale_in_shows_first_who_goes_and_then_does_it(
+def test_scale_in_is_previewed_before_it_starts(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(), sign_in("dave")
-    stage.finish(stage.out(service, num_replicas=3))
+    stage.finish(stage.scale_out(service, num_replicas=3))
     at = f"/services/{service.workload_id}/scale-in"
     preview = dave.post(at, {"num_replicas": "1"}, **HTMX).content.decode()
     assert "engine_2, http://" in preview
@@ -56,7 +56,7 @@ def test_a_scale_in_shows_first_who_goes_and_then_does_it(
     assert refused.status_code == 422
 
 
-def test_scaling_out_taking_it_back_and_the_autoscaler_by_hand(
+def test_forms_scale_out_cancel_and_configure_the_autoscaler(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")
@@ -67,7 +67,7 @@ def test_scaling_out_taking_it_back_and_the_autoscaler_by_hand(
     assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, **HTMX).status_code == 204
     request = ScaleRequest.objects.get()
     assert dave.post(f"{at}/cancel/{request.pk}", **HTMX).status_code == 204
-    assert stage.fresh(request).status == "CANCELLED"
+    assert stage.reload(request).status == "CANCELLED"
     assert dave.post(f"{at}/autoscaler/on", **HTMX).status_code == 204
     assert Autoscaler.objects.get().enabled
     wrong = dave.post(f"{at}/autoscaler", {"settings": "max_engines: 0"}, **HTMX).content.decode()
@@ -76,7 +76,7 @@ def test_scaling_out_taking_it_back_and_the_autoscaler_by_hand(
     assert Autoscaler.objects.get().settings["max_engines"] == 9
 
 
-def test_a_viewer_sees_it_without_buttons_and_others_do_not_see_it(
+def test_viewer_sees_service_without_buttons_and_others_get_404(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service = stage.submit()

@@ -1,4 +1,4 @@
-"""Added engines load the initial weights; failed copies harm nothing."""
+"""Tests of weight synchronization: added engines copy the weights of an initial engine."""
 
 import pytest
 
@@ -13,10 +13,10 @@ def versions(stage: ServiceStage, service: Service) -> list[str]:
 
 
 @pytest.mark.shows("RLX-29", "RLX-31")
-def test_an_engine_that_is_added_is_in_the_router_before_it_has_the_weights(stage: ServiceStage) -> None:
+def test_added_engine_is_registered_and_gets_the_weights(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True)
     stage.engines.hold(stage.live(service)[0].url, "7")
-    request = stage.finish(stage.out(service, num_replicas=2))
+    request = stage.finish(stage.scale_out(service, num_replicas=2))
     assert (request.status, request.weight_version) == ("ACTIVE", "7")
     assert versions(stage, service) == ["7", "7"]
     added = stage.live(service)[1].url
@@ -26,24 +26,24 @@ def test_an_engine_that_is_added_is_in_the_router_before_it_has_the_weights(stag
 
 
 @pytest.mark.shows("RLX-31", "RLX-37")
-def test_strict_registers_after_the_copy(stage: ServiceStage) -> None:
+def test_strict_consistency_does_not_register_before_the_copy(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True, weight_consistency="strict")
     stage.engines.always("copy_weights", Fail(message="no"))
-    request = stage.finish(stage.out(service, num_replicas=2))
+    request = stage.finish(stage.scale_out(service, num_replicas=2))
     assert (request.status, request.failure) == ("FAILED", "weight_sync")
     assert len([call for call in stage.router.calls if call[0] == "register"]) == 1
-    stage.nothing_is_lost()
+    stage.assert_no_orphans()
 
 
 @pytest.mark.shows("RLX-33", "RLX-34")
-@pytest.mark.parametrize("trouble", ["no version", "copy"])
-def test_eventual_goes_on_with_old_weights_at_once(stage: ServiceStage, trouble: str) -> None:
+@pytest.mark.parametrize("failure", ["no version", "copy"])
+def test_eventual_consistency_routes_engine_with_old_weights(stage: ServiceStage, failure: str) -> None:
     service = stage.serve(weight_sync=True)
-    if trouble == "copy":
+    if failure == "copy":
         stage.engines.always("copy_weights", Fail(message="no"))
     else:
         stage.engines.always("weight_version", Fail(message="I have none"))
-    request = stage.finish(stage.out(service, num_replicas=2))
+    request = stage.finish(stage.scale_out(service, num_replicas=2))
     assert request.status == "ACTIVE"
     added = InferenceEngine.objects.get(service=service, number=1)
     assert (added.sync, added.sync_message != "") == ("failed", True)
@@ -51,11 +51,9 @@ def test_eventual_goes_on_with_old_weights_at_once(stage: ServiceStage, trouble:
 
 
 @pytest.mark.shows("RLX-30", "RLX-32", "RLX-35")
-def test_after_an_update_of_the_initial_engine_the_added_ones_follow_by_themselves(
-    stage: ServiceStage, dave: Caller
-) -> None:
+def test_added_engines_follow_a_weight_update(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(weight_sync=True)
-    stage.finish(stage.out(service, num_replicas=3))
+    stage.finish(stage.scale_out(service, num_replicas=3))
     initial = stage.live(service)[0].url
     dave.post("services/chat/weights", {"updating": True})
     stage.engines.hold(initial, "2")
@@ -69,9 +67,9 @@ def test_after_an_update_of_the_initial_engine_the_added_ones_follow_by_themselv
 
 
 @pytest.mark.shows("RLX-37")
-def test_strict_keeps_an_engine_out_of_the_router_while_its_weights_are_old(stage: ServiceStage) -> None:
+def test_strict_consistency_unroutes_engines_with_old_weights(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True, weight_consistency="strict")
-    stage.finish(stage.out(service, num_replicas=2))
+    stage.finish(stage.scale_out(service, num_replicas=2))
     initial, added = (engine.url for engine in stage.live(service))
     stage.engines.always("copy_weights", Fail(message="not yet"))
     stage.engines.hold(initial, "2")
@@ -84,15 +82,15 @@ def test_strict_keeps_an_engine_out_of_the_router_while_its_weights_are_old(stag
 
 
 @pytest.mark.shows("RLX-36")
-def test_a_trainer_waits_while_weights_are_copied(stage: ServiceStage, dave: Caller) -> None:
+def test_weight_update_is_409_while_weights_are_copied(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(weight_sync=True)
     Service.objects.filter(pk=service.pk).update(syncing_since=stage.stage.clock.now())
     assert dave.post("services/chat/weights", {"updating": True}).status_code == 409
 
 
-def test_an_engine_that_a_dead_process_left_paused_goes_on(stage: ServiceStage) -> None:
+def test_engine_left_paused_by_a_dead_process_is_resumed(stage: ServiceStage) -> None:
     service = stage.serve(weight_sync=True)
-    stage.finish(stage.out(service, num_replicas=2))
+    stage.finish(stage.scale_out(service, num_replicas=2))
     added = stage.live(service)[1]
     stage.engines.pause(added.url)
     InferenceEngine.objects.filter(pk=added.pk).update(sync="copying")

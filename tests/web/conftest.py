@@ -1,4 +1,4 @@
-"""The cast, with a web client for each person."""
+"""Fixtures of page tests: the cast, and a signed-in client for each user."""
 
 import pytest
 from django.test import Client

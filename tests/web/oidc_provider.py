@@ -19,37 +19,37 @@ CLIENT, SECRET = "berth", "a secret between two"
 
 
 class Provider(ThreadingHTTPServer):
-    """Whoever comes is `person`. `lies` replace claims of the ID token; `key` may be changed for another."""
+    """Signs in `person`. `forged_claims` replace claims of the ID token; set `key` to forge its signature."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.issuer = f"http://127.0.0.1:{self.server_address[1]}"
         self.published = RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
         self.key = self.published
         self.person: dict[str, Any] = {
             "sub": "00u1", "preferred_username": "hedy", "email": "hedy@example.org", "email_verified": True,
         }  # fmt: skip
-        self.lies: dict[str, Any] = {}
-        self.refuses = ""
+        self.forged_claims: dict[str, Any] = {}
+        self.error = ""
         self.codes: dict[str, dict[str, str]] = {}
 
-    def token(self, asked: dict[str, str]) -> str:
+    def token(self, request: dict[str, str]) -> str:
         now = int(time.time())
         claims = {
-            "iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": asked["nonce"],
-            **self.person, **self.lies,
+            "iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": request["nonce"],
+            **self.person, **self.forged_claims,
         }  # fmt: skip
         return jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     server: Provider
 
     def do_GET(self) -> None:
         at = urlsplit(self.path)
-        asked = {key: values[0] for key, values in parse_qs(at.query).items()}
+        parameters = {key: values[0] for key, values in parse_qs(at.query).items()}
         base = self.server.issuer
         if at.path == "/.well-known/openid-configuration":
             self._json(200, {
@@ -60,35 +60,35 @@ class _Answers(BaseHTTPRequestHandler):
         elif at.path == "/keys":
             self._json(200, {"keys": [self.server.published.as_dict(private=False)]})
         elif at.path == "/authorize":
-            self._back(asked)
+            self._redirect(parameters)
         else:
             self._json(404, {})
 
     def do_POST(self) -> None:
         text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        given = {key: values[0] for key, values in parse_qs(text).items()}
-        known = self.server.codes.pop(given.get("code", ""), None)
-        if known is None or not self._is_client(given) or not _fits(known, given):
+        form = {key: values[0] for key, values in parse_qs(text).items()}
+        request = self.server.codes.pop(form.get("code", ""), None)
+        if request is None or not self._is_client(form) or not _matches(request, form):
             self._json(400, {"error": "invalid_grant"})
             return
-        token = self.server.token(known)
+        token = self.server.token(request)
         self._json(200, {"access_token": "x", "token_type": "Bearer", "expires_in": 60, "id_token": token})
 
-    def _back(self, asked: dict[str, str]) -> None:
-        answer = {"state": asked["state"]}
-        if self.server.refuses:
-            answer |= {"error": "access_denied", "error_description": self.server.refuses}
+    def _redirect(self, request: dict[str, str]) -> None:
+        answer = {"state": request["state"]}
+        if self.server.error:
+            answer |= {"error": "access_denied", "error_description": self.server.error}
         else:
             code = secrets.token_urlsafe()
-            self.server.codes[code] = asked
+            self.server.codes[code] = request
             answer["code"] = code
         self.send_response(302)
-        self.send_header("Location", f"{asked['redirect_uri']}?{urlencode(answer)}")
+        self.send_header("Location", f"{request['redirect_uri']}?{urlencode(answer)}")
         self.end_headers()
 
-    def _is_client(self, given: dict[str, str]) -> bool:
+    def _is_client(self, form: dict[str, str]) -> bool:
         basic = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        return self.headers.get("Authorization") == f"Basic {basic}" or given.get("client_secret") == SECRET
+        return self.headers.get("Authorization") == f"Basic {basic}" or form.get("client_secret") == SECRET
 
     def _json(self, status: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
@@ -99,18 +99,18 @@ class _Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Tests are quiet."""
+        """Keep the test output quiet."""
 
 
-def _fits(known: dict[str, str], given: dict[str, str]) -> bool:
-    """The code verifier (RFC 7636) and the address that the person was sent back to."""
-    digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
+    """Return whether the code verifier (RFC 7636) and the redirect address match the sign-in request."""
+    digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    return known["code_challenge"] == challenge and known["redirect_uri"] == given.get("redirect_uri")
+    return request["code_challenge"] == challenge and request["redirect_uri"] == form.get("redirect_uri")
 
 
 @contextmanager
-def providing() -> Iterator[Provider]:
+def running_provider() -> Iterator[Provider]:
     provider = Provider()
     thread = Thread(target=provider.serve_forever, daemon=True)
     thread.start()

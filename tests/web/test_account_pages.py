@@ -1,4 +1,4 @@
-"""Claims about the account page and its form for a new password."""
+"""Tests of the account page and its password form."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,19 +19,19 @@ SignIn = Callable[[str], Client]
 
 
 @pytest.fixture(autouse=True)
-def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed_rate_limit_window(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
     monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 
-def test_every_page_leads_to_the_account(cast: Cast, sign_in: SignIn) -> None:
+def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert 'href="/account"' in dave.get("/").content.decode()
     text = dave.get("/account").content.decode()
     assert "Member" in text and "vision" in text and 'href="/account/password"' in text
 
 
-def test_password_changes_and_this_browser_stays_signed_in(cast: Cast, sign_in: SignIn) -> None:
+def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignIn) -> None:
     here, elsewhere = sign_in("dave"), sign_in("dave")
     answer = here.post("/account/password", FORM)
     assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
@@ -41,12 +41,12 @@ def test_password_changes_and_this_browser_stays_signed_in(cast: Cast, sign_in: 
     assert Audit.objects.get(action="set_password").actor == "dave"
 
 
-def test_dialog_leaves_the_page_so_that_its_live_line_is_opened_anew(cast: Cast, sign_in: SignIn) -> None:
+def test_password_dialog_redirects_so_that_live_updates_reconnect(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/account/password", FORM, **HTMX)
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
 
 
-def test_tokens_are_revoked_on_request(cast: Cast, sign_in: SignIn) -> None:
+def test_password_change_revokes_tokens_on_request(cast: Cast, sign_in: SignIn) -> None:
     token, _ = tokens.issue(acting=cast.dave, name="ci", scopes=["read"], expires_at=None)
     dave = sign_in("dave")
     dave.post("/account/password", FORM | {"revoke_tokens": "on"})
@@ -61,7 +61,7 @@ def test_tokens_are_revoked_on_request(cast: Cast, sign_in: SignIn) -> None:
     ({"new_password": "short", "repeated": "short"}, "too short"),
     ({"new_password": ""}, "This field is required."),
 ])  # fmt: skip
-def test_unsuitable_form_says_what_to_mend(
+def test_invalid_password_form_shows_errors_and_no_password(
     cast: Cast, sign_in: SignIn, change: dict[str, str], message: str
 ) -> None:
     answer = sign_in("dave").post("/account/password", FORM | change)
@@ -80,7 +80,7 @@ def test_wrong_current_password_is_throttled(cast: Cast, sign_in: SignIn, settin
     assert "Too many attempts. Try again in" in answers[-1].content.decode()
 
 
-def test_person_of_single_sign_on_is_sent_to_the_provider(cast: Cast, sign_in: SignIn) -> None:
+def test_single_sign_on_user_has_no_password_form(cast: Cast, sign_in: SignIn) -> None:
     user = User.objects.get(username="dave")
     user.set_unusable_password()
     user.save()
@@ -91,12 +91,12 @@ def test_person_of_single_sign_on_is_sent_to_the_provider(cast: Cast, sign_in: S
     assert "no password" in dave.post("/account/password", FORM).content.decode()
 
 
-def test_stranger_has_no_account(db: None) -> None:
+def test_anonymous_visitor_is_sent_to_the_login(db: None) -> None:
     for path in ("/account", "/account/password"):
         assert Client().get(path).headers["Location"] == f"/login?next={path}"
 
 
-def test_password_page_of_the_admin_site_leads_to_the_account(cast: Cast, sign_in: SignIn) -> None:
+def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     guess = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
     answer = alice.post("/admin/password_change/", guess)

@@ -1,4 +1,4 @@
-"""The documentation site is served by Berth."""
+"""Tests of the documentation site that Berth serves."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def site(tmp_path: Path, settings: Any) -> Path:
 
 
 @pytest.mark.usefixtures("site")
-def test_built_site_is_served_without_a_sign_in(client: Client) -> None:
+def test_built_site_is_served_without_sign_in(client: Client) -> None:
     assert client.get("/docs").headers["Location"] == "/docs/"
     assert client.get("/docs/concepts").headers["Location"] == "/docs/concepts/"
     response = client.get("/docs/concepts/")

@@ -1,4 +1,4 @@
-"""Claims about the form of a pool's plugins and environment, and about a node's page while it boots."""
+"""Tests of the pool form's plugins and environment, and of the page of a booting node."""
 
 import re
 
@@ -21,19 +21,19 @@ def alice(sign_in) -> Client:
     return sign_in("alice")
 
 
-def filled(text: str, **changed: str) -> dict[str, str]:
-    """The form as the page shows it, with what somebody typed over it."""
-    said = dict(re.findall(r'<input[^>]*name="([^"]+)"[^>]*?value="([^"]*)"', text))
+def form_values(text: str, **changed: str) -> dict[str, str]:
+    """Return the form values on the page, updated with `changed`."""
+    values = dict(re.findall(r'<input[^>]*name="([^"]+)"[^>]*?value="([^"]*)"', text))
     for name, inner in re.findall(r'<textarea[^>]*name="([^"]+)"[^>]*>\n?([^<]*)</textarea>', text):
-        said[name] = inner.replace("&gt;", ">").replace("&quot;", '"').replace("&#x27;", "'")
-    said |= dict(re.findall(r'<select[^>]*name="([^"]+)".*?value="([^"]*)" selected', text, re.DOTALL))
-    said.pop("csrfmiddlewaretoken", None)
-    return {**said, **changed}
+        values[name] = inner.replace("&gt;", ">").replace("&quot;", '"').replace("&#x27;", "'")
+    values |= dict(re.findall(r'<select[^>]*name="([^"]+)".*?value="([^"]*)" selected', text, re.DOTALL))
+    values.pop("csrfmiddlewaretoken", None)
+    return {**values, **changed}
 
 
 def save(alice: Client, pool: NodePool, **changed: str) -> tuple[int, str]:
     page = alice.get(f"/node-pools/{pool.name}/settings").content.decode()
-    answer = alice.post(f"/node-pools/{pool.name}/settings", filled(page, **changed))
+    answer = alice.post(f"/node-pools/{pool.name}/settings", form_values(page, **changed))
     return answer.status_code, answer.content.decode()
 
 
@@ -42,7 +42,7 @@ def stored(pool: NodePool) -> NodePool:
 
 
 @pytest.mark.shows("PLG-01", "PLG-41", "PLG-47")
-def test_plugins_and_an_environment_are_typed_into_the_form(cast: Cast, alice: Client) -> None:
+def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> None:
     status, _ = save(
         alice, cast.pool, plugins="- huggingface\n- mps: {thread_percentage: 50}\n", python="3.12",
         pip="numpy>=2\n\nscipy", indexes="https://a.test/simple = scipy\nhttps://b.test/simple",
@@ -85,19 +85,19 @@ def test_plugins_and_an_environment_are_typed_into_the_form(cast: Cast, alice: C
         ({"python": "2.7"}, "python", "Is not a version of Python"),
     ],
 )
-def test_what_does_not_fit_is_told_beside_its_field(
+def test_invalid_environment_shows_error_at_its_field(
     cast: Cast, alice: Client, typed: dict[str, str], field: str, expected: str
 ) -> None:
     status, page = save(alice, cast.pool, **typed)
     assert status == 422
-    told = re.findall(rf'id="pool_{field}_error">([^<]*)<', page)
-    assert told, page
-    assert told[0].startswith(expected) or expected in told[0]
+    errors = re.findall(rf'id="pool_{field}_error">([^<]*)<', page)
+    assert errors, page
+    assert errors[0].startswith(expected) or expected in errors[0]
     assert stored(cast.pool).plugins == []
     assert not PoolSecret.objects.exists()
 
 
-def test_a_token_that_was_typed_is_not_shown_again(cast: Cast, alice: Client) -> None:
+def test_typed_token_is_not_shown_again(cast: Cast, alice: Client) -> None:
     _, page = save(alice, cast.pool, plugins="- nosuch", secret_huggingface_token=TOKEN)
     assert TOKEN not in page
     assert 'name="secret_huggingface_token"' in page
@@ -115,7 +115,7 @@ def booting(cast: Cast) -> Node:
     return make.node(cast.pool, state="booting", environment=environment, phases=phases)
 
 
-def test_a_nodes_page_shows_how_far_it_is(cast: Cast, alice: Client, sign_in, booting: Node) -> None:
+def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in, booting: Node) -> None:
     page = alice.get(f"/nodes/{booting.name}").content.decode()
     states = re.findall(r'<td>(\w+)</td><td><span class="chip (\w*)">', page)
     assert states == [("apt", "good"), ("python", "bad"), ("pip", ""), ("code", "")]
@@ -129,7 +129,7 @@ def test_a_nodes_page_shows_how_far_it_is(cast: Cast, alice: Client, sign_in, bo
     assert f'href="/nodes/{booting.name}"' in alice.get(f"/node-pools/{cast.pool.name}").content.decode()
 
 
-def test_a_node_without_an_environment_says_so(cast: Cast, alice: Client) -> None:
+def test_node_page_explains_a_missing_environment(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
     assert "The pool declares no environment" in alice.get(f"/nodes/{node.name}").content.decode()
 
@@ -137,7 +137,7 @@ def test_a_node_without_an_environment_says_so(cast: Cast, alice: Client) -> Non
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     cast: Cast, alice: Client, sign_in
 ) -> None:
-    """Also after the node has ended, which follows at once."""
+    """The node has ended: a failed start script ends it at once."""
     phase = {"phase": "start", "state": "failed", "seconds": 3, "message": "pip: <no> space", "exit_code": 7}
     node = make.node(cast.pool, state="ended", ended_at=timezone.now(), phases=[phase])
     page = alice.get(f"/nodes/{node.name}").content.decode()
@@ -149,7 +149,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     assert "space" not in theirs, "output of machines is for platform admins"
 
 
-def test_page_of_a_node_name_shows_the_living_node(cast: Cast, alice: Client) -> None:
+def test_node_page_shows_the_current_node_of_that_name(cast: Cast, alice: Client) -> None:
     ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
     make.node(cast.pool, 0, state="booting", instance_id="i-present")
     page = alice.get(f"/nodes/{ended.name}").content.decode()

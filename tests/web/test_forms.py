@@ -1,4 +1,4 @@
-"""Claims about forms: faults stand beside their fields, nothing typed is lost."""
+"""Tests of forms: errors are shown at their fields, and typed values are kept."""
 
 import json
 
@@ -33,10 +33,10 @@ def quota_fields(**changes: object) -> dict[str, object]:
 
 
 def errors(answer) -> dict[str, list[str]]:
-    return {name: list(said) for name, said in answer.context["form"].errors.items()}
+    return {name: list(messages) for name, messages in answer.context["form"].errors.items()}
 
 
-def test_a_quota_is_created_and_edited_in_gpus(alice: Client) -> None:
+def test_quota_form_creates_and_edits_quota_in_gpus(alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     answer = alice.post(path, quota_fields(gpu="2.5", limit_gpu="4"), **HTMX)
     assert answer.status_code == 204
@@ -64,7 +64,7 @@ def test_a_quota_is_created_and_edited_in_gpus(alice: Client) -> None:
         ({"rank": "1.5"}, "rank", "whole number"),
     ],
 )
-def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
+def test_invalid_quota_shows_error_at_its_field_and_keeps_the_input(
     changes: dict[str, str], field: str, words: str, alice: Client
 ) -> None:
     answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), **HTMX)
@@ -76,7 +76,9 @@ def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
     assert answer.context["form"][field].value() == changes[field]
 
 
-def test_the_second_admin_sees_the_firsts_change_and_adds_to_it(cast: Cast, alice: Client, sign_in) -> None:
+def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
+    cast: Cast, alice: Client, sign_in
+) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2)
     form = alice.get(path, **HTMX).context["form"]
@@ -94,7 +96,7 @@ def test_the_second_admin_sees_the_firsts_change_and_adds_to_it(cast: Cast, alic
     assert (quota.gpu_milli, quota.rank, quota.version) == (4000, 5, 3)
 
 
-def test_a_quota_removed_meanwhile_is_told(cast: Cast, alice: Client) -> None:
+def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2).delete()
     answer = alice.post(path, quota_fields(version="1"), **HTMX)
@@ -102,7 +104,7 @@ def test_a_quota_removed_meanwhile_is_told(cast: Cast, alice: Client) -> None:
     assert "It was deleted" in answer.content.decode()
 
 
-def test_removing_a_quota_asks_first(cast: Cast, alice: Client) -> None:
+def test_deleting_a_quota_needs_confirmation(cast: Cast, alice: Client) -> None:
     make.quota(cast.vision, cast.pool, 2)
     path = "/quotas/projects/vision/local/delete"
     assert "over quota" in alice.get(path).content.decode()
@@ -111,14 +113,14 @@ def test_removing_a_quota_asks_first(cast: Cast, alice: Client) -> None:
     assert not Quota.objects.exists()
 
 
-def test_a_weight_of_its_own_for_cpu_survives_an_edit_here(cast: Cast, alice: Client) -> None:
+def test_quota_form_keeps_a_separate_cpu_weight(cast: Cast, alice: Client) -> None:
     quota = make.quota(cast.vision, cast.pool, 2, weight_cpu=7.0)
     alice.post("/quotas/projects/vision/local", quota_fields(gpu="3", version="1"), **HTMX)
     quota.refresh_from_db()
     assert (quota.gpu_milli, quota.weight_gpu, quota.weight_cpu) == (3000, 1.0, 7.0)
 
 
-def test_a_project_is_made_and_its_faults_are_named(alice: Client) -> None:
+def test_project_form_creates_project_and_rejects_bad_or_duplicate_names(alice: Client) -> None:
     path = "/departments/research/new-project"
     answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, **HTMX)
     assert "lower-case" in errors(answer)["name"][0]
@@ -128,7 +130,7 @@ def test_a_project_is_made_and_its_faults_are_named(alice: Client) -> None:
     assert answer.status_code == 422
 
 
-def test_a_workload_is_submitted_and_shown(cast: Cast, sign_in) -> None:
+def test_submitted_document_redirects_to_its_workload(cast: Cast, sign_in) -> None:
     answer = sign_in("dave").post("/submit", {"document": DOCUMENT, "step": "submit"}, **HTMX)
     workload = Workload.objects.get()
     assert answer.headers["HX-Redirect"] == f"/workloads/{workload.pk}"
@@ -152,7 +154,7 @@ def test_a_workload_is_submitted_and_shown(cast: Cast, sign_in) -> None:
         ("&a [*a, *a]", "document", ""),
     ],
 )
-def test_every_fault_of_a_document_is_named_and_the_text_stays(
+def test_invalid_document_shows_error_and_keeps_the_text(
     document: str, path: str, words: str, sign_in
 ) -> None:
     answer = sign_in("dave").post("/submit", {"document": document, "step": "submit"})
@@ -164,13 +166,13 @@ def test_every_fault_of_a_document_is_named_and_the_text_stays(
     assert not Workload.objects.exists()
 
 
-def test_who_may_not_submit_is_told_and_keeps_the_text(sign_in) -> None:
+def test_viewer_cannot_submit_and_keeps_the_text(sign_in) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     assert "does not allow you to submit" in answer.content.decode()
     assert answer.context["text"] == DOCUMENT
 
 
-def test_another_workload_serves_as_a_template_without_its_name(cast: Cast, sign_in) -> None:
+def test_cloned_document_starts_with_a_new_name(cast: Cast, sign_in) -> None:
     like = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
     assert read(text)["name"] == "train-2"
@@ -178,12 +180,12 @@ def test_another_workload_serves_as_a_template_without_its_name(cast: Cast, sign
     assert "train-2" not in sign_in("grace").get(f"/submit?like={like.pk}").context["text"]
 
 
-def test_a_document_nested_without_end_is_refused() -> None:
+def test_deeply_nested_document_is_rejected() -> None:
     with pytest.raises(Invalid):
         read("[" * 100_000)
 
 
-def test_a_role_is_granted_and_taken(cast: Cast, sign_in) -> None:
+def test_role_is_granted_revoked_and_audited(cast: Cast, sign_in) -> None:
     carol = sign_in("carol")
     values = {"username": "frank", "scope": "project:vision", "role": "member"}
     assert carol.post("/access/grant", values, **HTMX).status_code == 204
@@ -204,7 +206,7 @@ def test_a_role_is_granted_and_taken(cast: Cast, sign_in) -> None:
         ({"username": "frank", "scope": "project:vision", "role": "platform_admin"}, "role"),
     ],
 )
-def test_a_role_that_cannot_be_granted_is_refused_beside_its_field(
+def test_invalid_grant_shows_error_at_its_field(
     values: dict[str, str], field: str, cast: Cast, sign_in
 ) -> None:
     answer = sign_in("carol").post("/access/grant", values, **HTMX)
@@ -213,7 +215,7 @@ def test_a_role_that_cannot_be_granted_is_refused_beside_its_field(
     assert not Membership.objects.filter(user=cast.frank.user).exists()
 
 
-def test_a_tokens_secret_is_shown_once(cast: Cast, sign_in) -> None:
+def test_token_secret_is_shown_once(cast: Cast, sign_in) -> None:
     dave = sign_in("dave")
     answer = dave.post("/access/tokens/new", {"name": "laptop", "scopes": ["read"], "life": "30"}, **HTMX)
     token = ApiToken.objects.get()
@@ -228,7 +230,7 @@ def test_a_tokens_secret_is_shown_once(cast: Cast, sign_in) -> None:
     assert token.revoked_at is not None
 
 
-def test_guessing_passwords_is_slowed_down(cast: Cast, settings) -> None:
+def test_login_attempts_are_rate_limited(cast: Cast, settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     guess = {"username": "dave", "password": "wrong"}
     tries = [Client().post("/login", guess, REMOTE_ADDR="203.0.113.9") for _ in range(4)]
@@ -236,7 +238,7 @@ def test_guessing_passwords_is_slowed_down(cast: Cast, settings) -> None:
     assert int(tries[-1].headers["Retry-After"]) > 0
 
 
-def test_guessing_goes_no_faster_by_the_form_of_the_admin_site(cast: Cast, settings) -> None:
+def test_admin_site_login_shares_the_rate_limit(cast: Cast, settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     guess = {"username": "alice", "password": "wrong"}
     paths = ("/admin/login/", "/admin/login/", "/login", "/admin/login/")
@@ -246,19 +248,19 @@ def test_guessing_goes_no_faster_by_the_form_of_the_admin_site(cast: Cast, setti
     assert Client().get("/admin/", follow=True, REMOTE_ADDR="203.0.113.11").status_code == 200
 
 
-def test_the_login_leads_only_to_this_site(cast: Cast) -> None:
+def test_login_does_not_redirect_to_another_site(cast: Cast) -> None:
     values = {"username": "dave", "password": "correct horse battery", "next": "https://elsewhere.example/"}
     answer = Client().post("/login", values, REMOTE_ADDR="203.0.113.10")
     assert answer.headers["Location"] == "/"
 
 
-def test_forms_without_the_token_of_this_site_are_refused(cast: Cast) -> None:
+def test_forms_without_csrf_token_are_rejected(cast: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast.alice.user)
     assert client.post("/departments/new", {"name": "ops"}).status_code == 403
 
 
-def test_the_form_of_a_new_pool_can_be_sent_as_it_stands_and_names_faults_of_its_name(alice: Client) -> None:
+def test_default_pool_form_can_be_saved_and_rejects_a_bad_name(alice: Client) -> None:
     form = alice.get("/node-pools/new").context["form"]
     assert "null" not in str(form)
     shown = {name: form[name].value() for name in form.fields}
@@ -271,7 +273,7 @@ def test_the_form_of_a_new_pool_can_be_sent_as_it_stands_and_names_faults_of_its
     assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
 
 
-def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Client) -> None:
+def test_pool_is_created_paused_and_scaled_within_its_limits(cast: Cast, alice: Client) -> None:
     answer = alice.get("/node-pools/new")
     initial = {
         name: field.initial
@@ -293,8 +295,8 @@ def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Cl
     assert "2 desired" in text
 
 
-def test_what_a_pool_tells_its_provider_is_checked_beside_the_field(cast: Cast, alice: Client) -> None:
-    told = {
+def test_invalid_provider_settings_show_error_at_their_field(cast: Cast, alice: Client) -> None:
+    provider_settings = {
         "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0a"],
         "image": "ami-0a",
     }  # fmt: skip
@@ -306,16 +308,16 @@ def test_what_a_pool_tells_its_provider_is_checked_beside_the_field(cast: Cast, 
         "node_consolidation": "never", "node_consolidation_after": "300",
         "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
     }  # fmt: skip
-    wrong = {**values, "provider_settings": json.dumps(told | {"region": "moon"})}
+    wrong = {**values, "provider_settings": json.dumps(provider_settings | {"region": "moon"})}
     assert errors(alice.post("/node-pools/new", wrong, **HTMX))["provider_settings"][0].startswith("region: ")
     no_json = {**values, "provider_settings": "{region"}
     assert "provider_settings" in errors(alice.post("/node-pools/new", no_json, **HTMX))
-    right = {**values, "provider_settings": json.dumps(told)}
+    right = {**values, "provider_settings": json.dumps(provider_settings)}
     assert alice.post("/node-pools/new", right, **HTMX).status_code == 204
-    assert NodePool.objects.get(name="cloud").provider_settings == told
+    assert NodePool.objects.get(name="cloud").provider_settings == provider_settings
 
 
-def test_a_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
+def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
     assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, **HTMX).status_code == 204
     node.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Claims about the page of a pool with more nodes than anybody would look through."""
+"""Tests of the page of a pool with many nodes."""
 
 import re
 
@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.models import Node
 from scheduler.web.pools.nodes import AT_ONCE, SMALL
-from tests.browser.fleet import a_fleet
+from tests.browser.fleet import create_fleet
 from tests.cast import Cast
 
 
@@ -18,18 +18,18 @@ def alice(sign_in) -> Client:
     return sign_in("alice")
 
 
-def shown(text: str) -> list[str]:
+def node_names(text: str) -> list[str]:
     return re.findall(r"<header><h3><a [^>]*>([^<]*)<", text)
 
 
-def test_all_nodes_are_one_picture_and_some_are_shown_in_full(cast: Cast, alice: Client) -> None:
-    a_fleet(cast.vision, 200)
+def test_heatmap_has_all_nodes_and_the_list_is_paged(cast: Cast, alice: Client) -> None:
+    create_fleet(cast.vision, 200)
     text = alice.get("/node-pools/fleet").content.decode()
     label = "200 nodes: 117 full, 15 more than half allocated, 19 up to half allocated, 43 free"
     assert f'aria-label="{label}, 2 cordoned, 2 draining, 2 pending"' in text
-    assert shown(text) == [f"fleet-{n}" for n in range(AT_ONCE)]
+    assert node_names(text) == [f"fleet-{n}" for n in range(AT_ONCE)]
     second = alice.get(next_page(text)).content.decode()
-    assert shown(second) == [f"fleet-{n}" for n in range(AT_ONCE, 2 * AT_ONCE)]
+    assert node_names(second) == [f"fleet-{n}" for n in range(AT_ONCE, 2 * AT_ONCE)]
     assert ">Previous<" in second
 
 
@@ -38,22 +38,22 @@ def next_page(text: str) -> str:
     return "/node-pools/fleet" + link.split("#", 1)[0].replace("&amp;", "&")
 
 
-def test_a_node_is_found_by_its_name_and_its_state(cast: Cast, alice: Client) -> None:
-    a_fleet(cast.vision, 200)
+def test_nodes_are_filtered_by_name_and_state(cast: Cast, alice: Client) -> None:
+    create_fleet(cast.vision, 200)
     by_name = alice.get("/node-pools/fleet?find=LEET-11").content.decode()
-    assert shown(by_name) == ["fleet-11", *(f"fleet-{n}" for n in range(110, 120))]
+    assert node_names(by_name) == ["fleet-11", *(f"fleet-{n}" for n in range(110, 120))]
     draining = alice.get("/node-pools/fleet?state=draining").content.decode()
-    assert shown(draining) == ["fleet-7", "fleet-107"]
-    assert "No nodes match" in alice.get("/node-pools/fleet?find=nobody").content.decode()
+    assert node_names(draining) == ["fleet-7", "fleet-107"]
+    assert "No nodes match" in alice.get("/node-pools/fleet?find=missing").content.decode()
     for odd in ("?state=odd", "?nodes=odd", "?find=%00"):
         assert alice.get(f"/node-pools/fleet{odd}").status_code == 200
 
 
-def test_a_larger_pool_costs_no_more_queries(cast: Cast, alice: Client) -> None:
+def test_more_nodes_need_no_more_queries(cast: Cast, alice: Client) -> None:
     counts = []
-    a_fleet(cast.vision, 2 * SMALL)
-    for gone in (0, SMALL // 2):
-        Node.objects.filter(ordinal__lt=gone).update(pool=cast.pool)
+    create_fleet(cast.vision, 2 * SMALL)
+    for removed in (0, SMALL // 2):
+        Node.objects.filter(ordinal__lt=removed).update(pool=cast.pool)
         with CaptureQueriesContext(connection) as queries:
             assert alice.get("/node-pools/fleet").status_code == 200
         counts.append(len(queries))

@@ -1,4 +1,4 @@
-"""Claims about every list: it sorts, searches and exports what it shows, and only what the reader may see."""
+"""Tests that every list sorts, searches and exports rows, and only rows that the user may see."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from tests.cast import Cast
 
 @dataclass(frozen=True)
 class ListPage:
-    """`ours` is told to dave of vision, `theirs` to those only who see ads; `search` finds `ours`."""
+    """A list where dave of vision sees `ours` and only users of ads see `theirs`; `search` matches `ours`."""
 
     path: str
     ours: str
@@ -29,10 +29,10 @@ class ListPage:
     sorts: str = ""
     reader: str = "dave"
 
-    def address(self, **said: str) -> str:
-        words = {f"{self.name}-{key}" if self.name else key: value for key, value in said.items()}
+    def address(self, **query: str) -> str:
+        prefixed = {f"{self.name}-{key}" if self.name else key: value for key, value in query.items()}
         joint = "&" if "?" in self.path else "?"
-        return self.path + joint + "&".join(f"{key}={value}" for key, value in words.items())
+        return self.path + joint + "&".join(f"{key}={value}" for key, value in prefixed.items())
 
 
 LISTS = (
@@ -58,8 +58,8 @@ every_list = pytest.mark.parametrize("page", LISTS, ids=names)
 
 
 @pytest.fixture
-def told(cast: Cast) -> Cast:
-    """Of everything two: one that dave of vision sees, one that only ads and the platform see."""
+def populated(cast: Cast) -> Cast:
+    """Two of each object: one that dave of vision sees, and one for members of ads and platform admins."""
     for project, name, service, person in (
         (cast.vision, "trainer", "chat", cast.dave), (cast.ads, "ranker", "recommend", cast.grace),
     ):  # fmt: skip
@@ -98,7 +98,7 @@ def file_of(client: Client, address: str) -> list[dict[str, str]]:
 
 
 @every_list
-def test_it_exports_what_the_reader_may_see_and_no_more(told: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_exports_only_visible_rows(populated: Cast, sign_in: Any, page: ListPage) -> None:
     mine = str(file_of(sign_in(page.reader), page.address(format="csv")))
     assert page.ours in mine
     assert not page.theirs or page.theirs not in mine
@@ -107,14 +107,14 @@ def test_it_exports_what_the_reader_may_see_and_no_more(told: Cast, sign_in: Any
 
 
 @every_list
-def test_it_searches_and_the_file_has_what_was_found(told: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_its_export_are_searched(populated: Cast, sign_in: Any, page: ListPage) -> None:
     client = sign_in(page.reader)
     if not page.search:
-        pytest.skip("it is narrowed by its own fields, which tests of its own show")
+        pytest.skip("this list has its own filters, which other tests cover")
     assert page.ours in str(file_of(client, page.address(format="csv", search=page.search)))
     assert file_of(client, page.address(format="csv", search="nothing-has-this-name")) == []
-    found = client.get(page.address(search=page.search)).content.decode()
-    assert f'value="{page.search}"' in found
+    html = client.get(page.address(search=page.search)).content.decode()
+    assert f'value="{page.search}"' in html
     nothing = client.get(page.address(search="nothing-has-this-name")).content.decode()
     assert 'class="empty"' in nothing, "an empty list says why it is empty"
     for odd in ("%00", "%27%3B--", "%25", "x" * 500):
@@ -122,7 +122,7 @@ def test_it_searches_and_the_file_has_what_was_found(told: Cast, sign_in: Any, p
 
 
 @every_list
-def test_it_sorts_both_ways_on_the_page_and_in_the_file(told: Cast, sign_in: Any, page: ListPage) -> None:
+def test_list_and_its_export_are_sorted_both_ways(populated: Cast, sign_in: Any, page: ListPage) -> None:
     own = page.name == "tokens" or page.path == "/notifications"
     client = sign_in(page.reader if own else "alice")
     for key in page.sorts.split():
@@ -139,7 +139,7 @@ def test_it_sorts_both_ways_on_the_page_and_in_the_file(told: Cast, sign_in: Any
 
 
 @every_list
-def test_it_leads_to_its_file_with_what_the_address_says(told: Cast, sign_in: Any, page: ListPage) -> None:
+def test_export_link_keeps_the_query_of_the_page(populated: Cast, sign_in: Any, page: ListPage) -> None:
     text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
     word = f"{page.name}-format=csv" if page.name else "format=csv"
     links = [part.split('"', 1)[0] for part in text.split('href="?')[1:] if word in part.split('"', 1)[0]]
@@ -147,7 +147,7 @@ def test_it_leads_to_its_file_with_what_the_address_says(told: Cast, sign_in: An
     assert "<th scope=" in text and 'class="table-wrap' in text
 
 
-def test_numbers_have_their_units_in_the_heads(told: Cast, sign_in: Any) -> None:
+def test_export_headers_name_units(populated: Cast, sign_in: Any) -> None:
     client = sign_in("alice")
     heads = {
         "/workloads": ("Allocated, GPUs", "Requested, GPUs"),
@@ -162,14 +162,14 @@ def test_numbers_have_their_units_in_the_heads(told: Cast, sign_in: Any) -> None
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
-def test_no_cell_of_a_file_begins_a_formula(told: Cast, sign_in: Any, begin: str) -> None:
+def test_exported_cells_cannot_be_formulas(populated: Cast, sign_in: Any, begin: str) -> None:
     Workload.objects.update(message=f"{begin}HYPERLINK(1)")
     for row in file_of(sign_in("alice"), "/workloads?format=csv"):
         assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
-def test_the_pictures_of_a_pool_have_their_data(told: Cast, sign_in: Any) -> None:
-    make.node(told.pool)
+def test_pool_charts_are_exported(populated: Cast, sign_in: Any) -> None:
+    make.node(populated.pool)
     client = sign_in("dave")
     nodes = file_of(client, "/node-pools/local?format=nodes")
     assert [row["GPUs"] for row in nodes] == ["2"]
@@ -177,7 +177,7 @@ def test_the_pictures_of_a_pool_have_their_data(told: Cast, sign_in: Any) -> Non
     assert {"From", "Desired, nodes", "Current, nodes"} <= set(course[0])
 
 
-def test_a_long_list_is_cut_into_pages_and_its_file_is_whole(cast: Cast, sign_in: Any) -> None:
+def test_long_list_is_paged_and_its_export_is_complete(cast: Cast, sign_in: Any) -> None:
     for n in range(70):
         members.create_user(acting=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
         person = User.objects.get(username=f"person-{n:02}")

@@ -1,4 +1,4 @@
-"""Claims about live updates: who hears of what, and that only kinds and ids are told."""
+"""Tests of live updates: only kinds and ids are sent, and only to users who may see the objects."""
 
 import json
 import time
@@ -29,12 +29,12 @@ application = URLRouter(websocket_urlpatterns)
 
 
 @pytest.fixture
-def seen(transactional_db: None) -> Cast:
+def committed_cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-class Talk(ApplicationCommunicator):
-    """One WebSocket, from the browser's side."""
+class LiveSocket(ApplicationCommunicator):
+    """The browser's side of a WebSocket."""
 
     def __init__(self, user: User | AnonymousUser, since: str = "") -> None:
         self.user = user
@@ -55,15 +55,15 @@ class Talk(ApplicationCommunicator):
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
         await self.wait(PATIENCE)
 
-    async def message(self) -> dict[str, Any]:
+    async def receive(self) -> dict[str, Any]:
         answer = await self.receive_output(PATIENCE)
         return json.loads(answer["text"])
 
-    async def hears(self, ident: object) -> bool:
-        """Whether this id is told of; what is told besides is passed over."""
+    async def receives(self, ident: object) -> bool:
+        """Return whether a message names this id; skip all others."""
         try:
             while True:
-                message = await self.message()
+                message = await self.receive()
                 assert set(message) == {"kind", "ids"}
                 if message["ids"] and str(ident) in message["ids"]:
                     return True
@@ -71,119 +71,131 @@ class Talk(ApplicationCommunicator):
             return False
 
 
-@pytest.fixture
-def reader() -> type[Talk]:
-    return Talk
-
-
-async def test_members_of_the_project_hear_of_its_workloads_and_others_do_not(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user) as dave, reader(seen.grace.user) as grace, reader(seen.bob.user) as bob:
+async def test_workload_updates_reach_project_members_only(committed_cast: Cast) -> None:
+    async with (
+        LiveSocket(committed_cast.dave.user) as dave,
+        LiveSocket(committed_cast.grace.user) as grace,
+        LiveSocket(committed_cast.bob.user) as bob,
+    ):
         ours = await sync_to_async(workloads.submit)(
-            acting=seen.dave, project=seen.vision, document=training()
+            acting=committed_cast.dave, project=committed_cast.vision, document=training()
         )
-        assert await dave.hears(ours.pk)
-        assert await bob.hears(ours.pk), "the department's admin sees all of its projects"
+        assert await dave.receives(ours.pk)
+        assert await bob.receives(ours.pk), "the department's admin sees all of its projects"
         theirs = await sync_to_async(workloads.submit)(
-            acting=seen.grace, project=seen.ads, document=training("b")
+            acting=committed_cast.grace, project=committed_cast.ads, document=training("b")
         )
-        message = await grace.message()
-        assert message == {"kind": "workload", "ids": [str(theirs.pk)]}, "ours was not told to grace"
+        message = await grace.receive()
+        assert message == {"kind": "workload", "ids": [str(theirs.pk)]}, "grace received nothing about vision"
         assert await dave.receive_nothing(timeout=0.2)
 
 
-async def test_strangers_are_turned_away(seen: Cast, reader) -> None:
-    """The code of a refusal reaches a browser only on an open socket."""
-    async with reader(AnonymousUser()) as stranger:
+async def test_anonymous_socket_is_closed(committed_cast: Cast) -> None:
+    """The socket is accepted first: a browser reads the close code of open sockets only."""
+    async with LiveSocket(AnonymousUser()) as stranger:
         closing = await stranger.receive_output(PATIENCE)
         assert (closing["type"], closing["code"]) == ("websocket.close", SIGNED_OUT)
 
 
-async def test_a_role_that_is_taken_silences_the_page(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user) as dave:
+async def test_revoked_role_stops_updates(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.dave.user) as dave:
         row = await Membership.objects.select_related("user", "project__department", "department").aget(
-            user=seen.dave.user
+            user=committed_cast.dave.user
         )
-        await sync_to_async(members.revoke)(acting=seen.alice, membership=row)
-        assert (await dave.message())["kind"] == "tenants"
-        await sync_to_async(workloads.submit)(acting=seen.carol, project=seen.vision, document=training())
+        await sync_to_async(members.revoke)(acting=committed_cast.alice, membership=row)
+        assert (await dave.receive())["kind"] == "tenants"
+        await sync_to_async(workloads.submit)(
+            acting=committed_cast.carol, project=committed_cast.vision, document=training()
+        )
         assert await dave.receive_nothing(timeout=0.5)
 
 
-async def test_a_role_that_is_granted_is_heard_at_once(seen: Cast, reader) -> None:
-    async with reader(seen.frank.user) as frank:
+async def test_granted_role_starts_updates_at_once(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.frank.user) as frank:
         await sync_to_async(members.grant)(
-            acting=seen.alice, user=seen.frank.user, role="viewer", scope=seen.vision
+            acting=committed_cast.alice,
+            user=committed_cast.frank.user,
+            role="viewer",
+            scope=committed_cast.vision,
         )
-        assert (await frank.message())["kind"] == "tenants"
+        assert (await frank.receive())["kind"] == "tenants"
         made = await sync_to_async(workloads.submit)(
-            acting=seen.carol, project=seen.vision, document=training()
+            acting=committed_cast.carol, project=committed_cast.vision, document=training()
         )
-        assert await frank.hears(made.pk)
+        assert await frank.receives(made.pk)
 
 
-async def test_who_is_no_longer_active_is_signed_out(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user) as dave:
-        await User.objects.filter(pk=seen.dave.user.pk).aupdate(is_active=False)
+async def test_deactivated_user_is_signed_out(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.dave.user) as dave:
+        await User.objects.filter(pk=committed_cast.dave.user.pk).aupdate(is_active=False)
         assert (await dave.receive_output(PATIENCE))["code"] == SIGNED_OUT
 
 
-async def test_what_changed_between_a_page_and_its_line_is_heard(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user) as first:
+async def test_changes_between_page_load_and_connection_are_sent(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.dave.user) as first:
         written = f"{time.time() + CLOCKS_APART_SECONDS:.3f}"
         made = await sync_to_async(workloads.submit)(
-            acting=seen.dave, project=seen.vision, document=training()
+            acting=committed_cast.dave, project=committed_cast.vision, document=training()
         )
-        assert await first.hears(made.pk)
-        async with reader(seen.dave.user, written) as late, reader(seen.grace.user, written) as other:
-            assert await late.hears(made.pk)
+        assert await first.receives(made.pk)
+        async with (
+            LiveSocket(committed_cast.dave.user, written) as late,
+            LiveSocket(committed_cast.grace.user, written) as other,
+        ):
+            assert await late.receives(made.pk)
             assert await other.receive_nothing(timeout=0.2)
 
 
-async def test_a_page_older_than_the_first_to_listen_looks_at_everything(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user, since="1.5") as dave:
-        assert await dave.message() == {"kind": "everything", "ids": None}
+async def test_page_older_than_the_listener_refreshes_everything(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.dave.user, since="1.5") as dave:
+        assert await dave.receive() == {"kind": "everything", "ids": None}
 
 
 @pytest.mark.parametrize("since", ["", "nan", "-1", "1e400", "yesterday", "9" * 400])
-async def test_a_moment_that_is_none_asks_for_nothing(seen: Cast, reader, since: str) -> None:
-    async with reader(seen.dave.user, since=since) as dave:
+async def test_invalid_since_is_ignored(committed_cast: Cast, since: str) -> None:
+    async with LiveSocket(committed_cast.dave.user, since=since) as dave:
         assert await dave.receive_nothing(timeout=0.05)
 
 
-async def test_every_role_hears_of_machines_and_an_account_without_one_does_not(seen: Cast, reader) -> None:
-    async with reader(seen.erin.user) as erin, reader(seen.frank.user) as frank:
-        await sync_to_async(make.scaling)(seen.pool, "ready", "answers", at=make.ago())
-        assert await erin.message() == {"kind": "pools", "ids": None}
+async def test_pool_updates_reach_every_role_but_not_accounts_without_one(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.erin.user) as erin, LiveSocket(committed_cast.frank.user) as frank:
+        await sync_to_async(make.scaling)(committed_cast.pool, "ready", "answers", at=make.ago())
+        assert await erin.receive() == {"kind": "pools", "ids": None}
         await sync_to_async(members.grant)(
-            acting=seen.alice, user=seen.frank.user, role="viewer", scope=seen.vision
+            acting=committed_cast.alice,
+            user=committed_cast.frank.user,
+            role="viewer",
+            scope=committed_cast.vision,
         )
-        assert (await frank.message())["kind"] == "tenants", "the note on machines was not sent before"
-        await sync_to_async(make.scaling)(seen.pool, "ready", "again", at=make.ago())
-        assert await frank.message() == {"kind": "pools", "ids": None}
+        assert (await frank.receive())["kind"] == "tenants", "the note on machines was not sent before"
+        await sync_to_async(make.scaling)(committed_cast.pool, "ready", "again", at=make.ago())
+        assert await frank.receive() == {"kind": "pools", "ids": None}
 
 
-async def test_what_a_page_says_is_dropped(seen: Cast, reader) -> None:
-    async with reader(seen.dave.user) as dave:
+async def test_messages_from_the_browser_are_ignored(committed_cast: Cast) -> None:
+    async with LiveSocket(committed_cast.dave.user) as dave:
         await dave.send_input({"type": "websocket.receive", "text": "not even JSON"})
         await dave.send_input({"type": "websocket.receive", "bytes": b"\x00"})
         made = await sync_to_async(workloads.submit)(
-            acting=seen.dave, project=seen.vision, document=training()
+            acting=committed_cast.dave, project=committed_cast.vision, document=training()
         )
-        assert await dave.hears(made.pk)
+        assert await dave.receives(made.pk)
 
 
-async def test_a_change_that_is_rolled_back_is_never_told(seen: Cast, reader) -> None:
-    def undone() -> None:
+async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
+    def submit_and_roll_back() -> None:
         with pytest.raises(RuntimeError), transaction.atomic():
-            workloads.submit(acting=seen.dave, project=seen.vision, document=training("undone"))
+            workloads.submit(
+                acting=committed_cast.dave, project=committed_cast.vision, document=training("undone")
+            )
             raise RuntimeError
 
-    async with reader(seen.dave.user) as dave:
-        await sync_to_async(undone)()
+    async with LiveSocket(committed_cast.dave.user) as dave:
+        await sync_to_async(submit_and_roll_back)()
         assert await dave.receive_nothing(timeout=0.3)
 
 
-def test_a_burst_becomes_a_handful_of_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_changes_becomes_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # however slow the machine is
     sent: list[int] = []
     announcer = Announcer()
@@ -194,11 +206,11 @@ def test_a_burst_becomes_a_handful_of_notes(monkeypatch: pytest.MonkeyPatch) -> 
     assert announcer._timer is not None
     announcer._timer.cancel()
     assert sent == []
-    found = list(notes(announcer._waiting))
-    assert found == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
+    gathered = list(notes(announcer._waiting))
+    assert gathered == [{"kind": "workload", "project": 1, "department": 1, "ids": None}]
 
 
-def test_a_note_fits_in_what_the_database_carries() -> None:
+def test_note_fits_in_a_postgres_notification() -> None:
     ids = {str(uuid.uuid4()) for _ in range(MOST_IDS)}
     (note,) = notes({("workload", (10**12, 10**12)): ids})
     assert len(str(note)) < 8000
@@ -208,12 +220,12 @@ def test_a_note_fits_in_what_the_database_carries() -> None:
 @pytest.mark.parametrize(
     ("name", "sees"), [("alice", True), ("bob", True), ("dave", True), ("grace", False), ("frank", False)]
 )
-def test_sight_follows_the_roles(name: str, sees: bool, cast: Cast) -> None:
+def test_visible_updates_follow_roles(name: str, sees: bool, cast: Cast) -> None:
     note = {"kind": "workload", "project": cast.vision.pk, "department": cast.research.pk, "ids": None}
     assert sight_of(cast.people[name]).covers(note) is sees
 
 
-def test_a_department_seen_in_part_tells_of_that_part_only() -> None:
+def test_updates_of_a_department_are_limited_to_visible_projects() -> None:
     sight = Sight(False, frozenset(), frozenset({7}), capacity=True)
     assert sight.covers({"kind": "workload", "project": 7, "department": 1, "ids": None})
     assert not sight.covers({"kind": "workload", "project": 8, "department": 1, "ids": None})

@@ -1,9 +1,9 @@
-"""Logs on the workload page: plain text, search and streaming."""
+"""Tests of logs on the workload page: plain text, search and streaming."""
 
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -46,11 +46,11 @@ def started(cast: Cast, runtime: FakeRuntime, text: bytes) -> Pod:
 
 
 def path(pod: Pod, what: str = "", **query: object) -> str:
-    asked = "".join(f"&{name}={value}" for name, value in query.items())
-    return f"/workloads/{pod.workload_id}/log{what}?pod={pod.pk}{asked}"
+    parameters = "".join(f"&{name}={value}" for name, value in query.items())
+    return f"/workloads/{pod.workload_id}/log{what}?pod={pod.pk}{parameters}"
 
 
-def test_it_is_plain_text_with_its_place(
+def test_log_is_plain_text_with_offsets(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = started(cast, runtime, EVIL * 3)
@@ -70,7 +70,7 @@ def test_it_is_plain_text_with_its_place(
     assert client.get(f"/workloads/{pod.workload_id}/log?pod=x").status_code == 404
 
 
-def test_found_lines_are_shown_as_text_with_what_stands_around(
+def test_matching_lines_are_escaped_and_shown_with_context(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = started(cast, runtime, b"one\ntwo <b>\n" + EVIL + b"four\n")
@@ -87,22 +87,20 @@ def test_found_lines_are_shown_as_text_with_what_stands_around(
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
-def test_many_found_lines_come_page_by_page(
-    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
-) -> None:
+def test_log_matches_are_paged(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
     pod = started(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
     client = sign_in("dave")
-    seen, asked = 0, path(pod, "/search", text="hit")
+    seen, url = 0, path(pod, "/search", text="hit")
     for count in (30, 30, 10):
-        answer = client.get(asked)
+        answer = client.get(url)
         assert len(answer.context["hits"]) == count
         seen += count
         if answer.context["next"]:
-            asked = path(pod, "/search", text="hit", cursor=answer.context["next"])
+            url = path(pod, "/search", text="hit", cursor=answer.context["next"])
     assert (seen, answer.context["next"]) == (70, None)
 
 
-def test_the_file_holds_every_byte(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
+def test_downloaded_log_is_complete(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
     pod = started(cast, runtime, EVIL * 40_000)
     answer = sign_in("dave").get(path(pod, "/download"))
     assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-0-run2.log"'
@@ -111,7 +109,7 @@ def test_the_file_holds_every_byte(cast: Cast, sign_in: Callable[[str], Any], ru
     assert b"".join(pieces) == EVIL * 40_000
 
 
-def test_the_page_names_pods_by_run_and_where_to_follow(
+def test_pods_of_the_current_run_are_listed_first(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
     pod = started(cast, runtime, b"")
@@ -124,17 +122,17 @@ def test_the_page_names_pods_by_run_and_where_to_follow(
         assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
 
 
-def test_text_of_a_terminal_becomes_text() -> None:
+def test_terminal_escapes_are_stripped() -> None:
     assert plain_text(EVIL.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
     assert plain_text("Grüße\t你好\r".encode()) == "Grüße\t你好"
     assert plain_text(b"\xff\x00\x1b") == "\ufffd\ufffd"
 
 
-# --- as it is written
+# --- streaming
 
 
-class Talk(ApplicationCommunicator):
-    """One WebSocket, from the browser's side."""
+class LogSocket(ApplicationCommunicator):
+    """The browser's side of a WebSocket."""
 
     def __init__(self, user: User | AnonymousUser, pod: Pod, offset: object = 0) -> None:
         self.user = user
@@ -144,14 +142,14 @@ class Talk(ApplicationCommunicator):
         }  # fmt: skip
         super().__init__(URLRouter(websocket_urlpatterns), self.scope)
 
-    async def begin(self) -> "Talk":
+    async def begin(self) -> Self:
         cookie = await sync_to_async(cookie_of)(self.user)
         self.scope["headers"].append((b"cookie", cookie.encode()))
         await self.send_input({"type": "websocket.connect"})
         assert (await self.receive_output(PATIENCE))["type"] == "websocket.accept"
         return self
 
-    async def heard(self) -> dict[str, Any]:
+    async def receive(self) -> dict[str, Any]:
         answer = await self.receive_output(PATIENCE)
         return json.loads(answer["text"]) if "text" in answer else {"closed": answer.get("code", 1000)}
 
@@ -166,63 +164,59 @@ def running(transactional_db: None, runtime: FakeRuntime) -> tuple[Cast, Pod]:
     return cast, started(cast, runtime, "one ü\n".encode())
 
 
-async def test_what_a_pod_writes_is_sent_as_it_is_written(
-    running: tuple[Cast, Pod], runtime: FakeRuntime
-) -> None:
+async def test_log_is_streamed_as_it_is_written(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
     cast, pod = running
-    talk = await Talk(cast.erin.user, pod).begin()
-    assert await talk.heard() == {"text": "one ü\n", "begin": 0, "next": 7, "complete": False}
+    socket = await LogSocket(cast.erin.user, pod).begin()
+    assert await socket.receive() == {"text": "one ü\n", "begin": 0, "next": 7, "complete": False}
     runtime.write(str(pod.pk), b"half \xc3")
-    assert (await talk.heard())["text"] == "half ", "a letter in two pieces is one letter"
+    assert (await socket.receive())["text"] == "half ", "a letter in two pieces is one letter"
     runtime.write(str(pod.pk), b"\xbc\n")
-    assert (await talk.heard())["text"] == "ü\n"
+    assert (await socket.receive())["text"] == "ü\n"
     runtime.end(str(pod.pk), exit_code=0)
     await asyncio.sleep(0)
-    last = await talk.heard()
+    last = await socket.receive()
     assert (last["text"], last["complete"]) == ("", True)
-    assert "closed" in await talk.heard()
-    await talk.end()
+    assert "closed" in await socket.receive()
+    await socket.end()
 
 
-async def test_a_lost_line_is_taken_up_where_it_broke(
-    running: tuple[Cast, Pod], runtime: FakeRuntime
-) -> None:
+async def test_log_stream_resumes_at_an_offset(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
     cast, pod = running
-    talk = await Talk(cast.dave.user, pod, offset=4).begin()
-    assert (await talk.heard())["text"] == "ü\n"
-    await talk.end()
+    socket = await LogSocket(cast.dave.user, pod, offset=4).begin()
+    assert (await socket.receive())["text"] == "ü\n"
+    await socket.end()
     looked = len(runtime.calls)
     runtime.write(str(pod.pk), b"two\n")
     await asyncio.sleep(0.05)
-    assert len(runtime.calls) == looked, "nobody listens any more"
+    assert len(runtime.calls) == looked, "a closed stream reads nothing more"
 
 
 @pytest.mark.parametrize("offset", ["-1", "x", "9" * 40])
-async def test_an_offset_that_makes_no_sense_is_the_beginning(running: tuple[Cast, Pod], offset: str) -> None:
+async def test_invalid_offset_streams_from_the_beginning(running: tuple[Cast, Pod], offset: str) -> None:
     cast, pod = running
-    talk = await Talk(cast.dave.user, pod, offset=offset).begin()
-    assert (await talk.heard())["begin"] == 0
-    await talk.end()
+    socket = await LogSocket(cast.dave.user, pod, offset=offset).begin()
+    assert (await socket.receive())["begin"] == 0
+    await socket.end()
 
 
-async def test_who_may_not_read_it_hears_nothing(running: tuple[Cast, Pod]) -> None:
+async def test_log_stream_is_closed_without_access(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
     for user, code in ((cast.grace.user, NOT_THERE), (AnonymousUser(), SIGNED_OUT)):
-        talk = await Talk(user, pod).begin()
-        assert await talk.heard() == {"closed": code}
-        await talk.end()
+        socket = await LogSocket(user, pod).begin()
+        assert await socket.receive() == {"closed": code}
+        await socket.end()
 
 
-async def test_removed_role_ends_the_log(running: tuple[Cast, Pod]) -> None:
+async def test_revoked_role_ends_the_log_stream(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
-    talk = await Talk(cast.dave.user, pod).begin()
-    assert (await talk.heard())["text"]
+    socket = await LogSocket(cast.dave.user, pod).begin()
+    assert (await socket.receive())["text"]
     await Membership.objects.filter(user=cast.dave.user).adelete()
-    assert await talk.heard() == {"closed": NOT_THERE}
-    await talk.end()
+    assert await socket.receive() == {"closed": NOT_THERE}
+    await socket.end()
 
 
-async def test_the_file_streams_under_asgi(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
+async def test_log_download_streams_under_asgi(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
     cast, pod = running
     client = AsyncClient()
     await client.aforce_login(cast.dave.user)

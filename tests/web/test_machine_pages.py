@@ -1,4 +1,4 @@
-"""Claims about the pages of machines that joined a pool, and of the tokens by which they join."""
+"""Tests of the pages of joined machines and join tokens."""
 
 import re
 from datetime import timedelta
@@ -34,25 +34,25 @@ def alice(sign_in) -> Client:
 def joined(cast: Cast, metal: NodePool, name: str = "box-1") -> Machine:
     now = timezone.now()
     _, token = services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=now)
-    has = Measured(name, "10.1.0.5", 16000, 65536, ("GPU-a", "GPU-b"), "L4")
-    services.join(pool_name="metal", token=token, measured=has, at=now)
+    measured = Measured(name, "10.1.0.5", 16000, 65536, ("GPU-a", "GPU-b"), "L4")
+    services.join(pool_name="metal", token=token, measured=measured, at=now)
     return Machine.objects.get(name=name)
 
 
-def test_a_token_is_shown_once_with_what_to_run(alice: Client, metal: NodePool) -> None:
+def test_join_token_is_shown_once_with_its_command(alice: Client, metal: NodePool) -> None:
     answer = alice.post(f"{PAGE}/token", {"comment": "rack 7", "lasts": "3600"})
-    found = re.search(r'<code id="secret">(join_\S+)</code>', answer.content.decode())
-    assert found
+    match = re.search(r'<code id="secret">(join_\S+)</code>', answer.content.decode())
+    assert match
     token = JoinToken.objects.get()
-    assert (token.digest, token.comment) == (secrets.digest(found[1]), "rack 7")
+    assert (token.digest, token.comment) == (secrets.digest(match[1]), "rack 7")
     assert "BERTH_POOL=metal" in answer.content.decode()
     page = alice.get(PAGE).content.decode()
-    assert found[1] not in page
+    assert match[1] not in page
     assert token.prefix in page
     assert "rack 7" in page
 
 
-def test_machines_are_seen_and_removed(alice: Client, cast: Cast, metal: NodePool) -> None:
+def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal: NodePool) -> None:
     joined(cast, metal)
     page = alice.get(PAGE).content.decode()
     assert "box-1" in page
@@ -63,7 +63,7 @@ def test_machines_are_seen_and_removed(alice: Client, cast: Cast, metal: NodePoo
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
 
-def test_a_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> None:
+def test_join_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> None:
     lasts = timedelta(hours=1)
     token, _ = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=timezone.now())
     assert "Revoke join token" in alice.get(f"{PAGE}/token/{token.pk}").content.decode()
@@ -73,7 +73,7 @@ def test_a_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> None:
     assert alice.get(f"{PAGE}/token/{token.pk}").status_code == 404
 
 
-def test_only_who_runs_the_platform_sees_them(sign_in, alice: Client, cast: Cast, metal: NodePool) -> None:
+def test_machine_pages_are_for_platform_admins(sign_in, alice: Client, cast: Cast, metal: NodePool) -> None:
     joined(cast, metal)
     token = JoinToken.objects.get()
     for path in ("", "/token", f"/token/{token.pk}", "/box-1/remove"):
@@ -86,7 +86,7 @@ def test_only_who_runs_the_platform_sees_them(sign_in, alice: Client, cast: Cast
     assert PAGE in alice.get("/node-pools/metal").content.decode()
 
 
-def test_the_admin_site_lists_removes_and_revokes_but_shows_no_digest(
+def test_admin_site_removes_machines_and_revokes_tokens_without_showing_digests(
     alice: Client, cast: Cast, metal: NodePool
 ) -> None:
     User.objects.filter(username="alice").update(is_staff=True)
@@ -103,6 +103,6 @@ def test_the_admin_site_lists_removes_and_revokes_but_shows_no_digest(
     token.refresh_from_db()
     assert machine.departed_at is not None
     assert token.revoked_at is not None
-    kept = {"action": "download", "_selected_action": [str(token.pk)]}
-    told = alice.post("/admin/pools/jointoken/", kept)
-    assert token.digest not in b"".join(told.streaming_content).decode()
+    form = {"action": "download", "_selected_action": [str(token.pk)]}
+    export = alice.post("/admin/pools/jointoken/", form)
+    assert token.digest not in b"".join(export.streaming_content).decode()

@@ -1,4 +1,4 @@
-"""Subscriptions and deliveries on their page."""
+"""Tests of the notification page."""
 
 from projects.models import Subscription
 from projects.services.notifications.subscriptions import subscribe
@@ -8,7 +8,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 WANTED = {"of": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
 
 
-def test_one_asks_for_news_and_ends_them(cast: Cast, sign_in) -> None:
+def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_in) -> None:
     dave = sign_in("dave")
     assert "dave@example.org" in dave.get("/notifications/new", **HTMX).content.decode()
     assert dave.post("/notifications/new", WANTED, **HTMX).status_code == 204
@@ -21,18 +21,18 @@ def test_one_asks_for_news_and_ends_them(cast: Cast, sign_in) -> None:
     assert not Subscription.objects.exists()
 
 
-def test_places_are_those_that_one_administers(sign_in) -> None:
+def test_subscription_scopes_are_those_the_user_administers(sign_in) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
     assert "The whole platform" in sign_in("alice").get("/notifications/new").content.decode()
 
 
-def test_a_wrong_address_is_told_beside_its_field(sign_in) -> None:
+def test_invalid_address_is_rejected_with_an_error(sign_in) -> None:
     answer = sign_in("dave").post("/notifications/new", WANTED | {"to": "nowhere"}, **HTMX)
     assert (answer.status_code, "Is not an address" in answer.content.decode()) == (422, True)
 
 
-def test_a_hook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
+def test_webhook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
     hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(acting=cast.carol, place=cast.vision, to=hook, news=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()

@@ -1,4 +1,4 @@
-"""Claims about pages: who sees which, what a stranger gets, and that markup stays text."""
+"""Tests of all pages: access, escaping, paging and query counts."""
 
 import re
 
@@ -47,14 +47,14 @@ def running(cast: Cast) -> Workload:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_stranger_is_sent_to_the_login_and_back(path: str, cast: Cast) -> None:
+def test_anonymous_visitor_is_sent_to_the_login_and_back(path: str, cast: Cast) -> None:
     answer = Client().get(path)
     assert (answer.status_code, answer.headers["Location"]) == (302, f"/login?next={path}")
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("name", ["alice", "bob", "carol", "dave", "erin", "frank", "grace"])
-def test_everybody_signed_in_opens_every_page(path: str, name: str, sign_in, running: Workload) -> None:
+def test_every_user_opens_every_page(path: str, name: str, sign_in, running: Workload) -> None:
     answer = sign_in(name).get(path)
     if name == "frank" and path.startswith("/node-pools/"):  # without a role there are no pools
         assert answer.status_code == 404
@@ -76,7 +76,7 @@ def test_everybody_signed_in_opens_every_page(path: str, name: str, sign_in, run
         ("grace", 404),
     ],
 )
-def test_a_workload_is_there_for_those_who_see_its_project_only(
+def test_workload_is_visible_only_to_users_of_its_project(
     name: str, status: int, sign_in, running: Workload
 ) -> None:
     client = sign_in(name)
@@ -100,7 +100,9 @@ def test_a_workload_is_there_for_those_who_see_its_project_only(
     ],
 )
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
-def test_who_may_act_on_a_workload(name: str, status: int, step: str, sign_in, running: Workload) -> None:
+def test_only_members_and_admins_act_on_a_workload(
+    name: str, status: int, step: str, sign_in, running: Workload
+) -> None:
     client = sign_in(name)
     assert client.get(f"/workloads/{running.pk}/{step}").status_code == status
     answer = client.post(f"/workloads/{running.pk}/{step}", **HTMX)
@@ -128,7 +130,7 @@ def test_who_may_act_on_a_workload(name: str, status: int, step: str, sign_in, r
         ("/access/tokens/new", {"alice", "bob", "carol", "dave", "erin", "frank", "grace"}),
     ],
 )
-def test_who_may_open_which_form(
+def test_forms_open_only_for_permitted_roles(
     path: str, allowed: set[str], cast: Cast, sign_in, running: Workload
 ) -> None:
     for name in cast.people:
@@ -137,7 +139,7 @@ def test_who_may_open_which_form(
         assert status in (200, 403, 404)
 
 
-def test_a_project_of_others_does_not_exist(sign_in) -> None:
+def test_forms_of_invisible_projects_are_404(sign_in) -> None:
     client = sign_in("grace")
     for path in (
         "/quotas/projects/vision/local",
@@ -147,9 +149,11 @@ def test_a_project_of_others_does_not_exist(sign_in) -> None:
         assert client.get(path).status_code == 404
 
 
-def test_evictions_show_to_both_sides_and_to_nobody_else(cast: Cast, sign_in, running: Workload) -> None:
-    winner = make.workload(cast.ads, "rank")
-    row = make.eviction(running, winner, cast.pool)
+def test_evictions_are_visible_to_victim_and_preemptor_projects_only(
+    cast: Cast, sign_in, running: Workload
+) -> None:
+    preemptor = make.workload(cast.ads, "rank")
+    row = make.eviction(running, preemptor, cast.pool)
     for name, status in (("dave", 200), ("grace", 200), ("alice", 200), ("frank", 404)):
         client = sign_in(name)
         assert client.get(f"/evictions/{row.pk}").status_code == status
@@ -158,27 +162,27 @@ def test_evictions_show_to_both_sides_and_to_nobody_else(cast: Cast, sign_in, ru
     assert f"/workloads/{running.pk}" not in text, "no link to what the reader cannot open"
 
 
-def test_devices_held_by_others_stay_nameless(cast: Cast, sign_in, running: Workload) -> None:
+def test_devices_of_other_projects_are_anonymous(cast: Cast, sign_in, running: Workload) -> None:
     for path in ("/node-pools/local", "/"):
         assert "another project" in sign_in("grace").get(path).content.decode()
         assert not re.search(r"\bvision\b", sign_in("grace").get(path).content.decode())
         assert "vision" in sign_in("dave").get(path).content.decode()
 
 
-def test_what_a_provider_says_is_for_those_who_run_the_platform(cast: Cast, sign_in) -> None:
-    said = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
-    cast.pool.last_error = said
+def test_provider_error_details_are_for_platform_admins(cast: Cast, sign_in) -> None:
+    error = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
+    cast.pool.last_error = error
     cast.pool.save()
-    history.write(cast.pool, ScalingKind.ERROR, said, at=timezone.now(), error="credentials")
+    history.write(cast.pool, ScalingKind.ERROR, error, at=timezone.now(), error="credentials")
     for path in ("/", "/node-pools/local", "/api/v1/node-pools/local/history", "/api/v1/node-pools/local"):
         assert "123456789012" in sign_in("alice").get(path).content.decode(), path
         seen = sign_in("dave").get(path).content.decode()
         assert "123456789012" not in seen, path
-        spoken = "provider error" if path.endswith("/history") else "fail"
-        assert spoken in seen.lower() or path == "/api/v1/node-pools/local", path
+        summary = "provider error" if path.endswith("/history") else "fail"
+        assert summary in seen.lower() or path == "/api/v1/node-pools/local", path
 
 
-def test_only_the_part_that_changes_is_sent_to_an_open_page(sign_in, running: Workload) -> None:
+def test_htmx_request_gets_the_page_body_only(sign_in, running: Workload) -> None:
     client = sign_in("dave")
     for path in (*PAGES[:2], *PAGES[3:], f"/workloads/{running.pk}"):
         part = client.get(path, **HTMX).content.decode()
@@ -186,13 +190,13 @@ def test_only_the_part_that_changes_is_sent_to_an_open_page(sign_in, running: Wo
         assert '<nav class="nav"' not in part
 
 
-def test_an_ended_session_keeps_what_was_typed(cast: Cast, running: Workload) -> None:
+def test_expired_session_is_401_and_keeps_the_input(cast: Cast, running: Workload) -> None:
     answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
     assert answer.status_code == 401
     assert "what you typed is kept" in answer.content.decode()
 
 
-def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> None:
+def test_markup_is_escaped_on_every_page(cast: Cast, sign_in, running: Workload) -> None:
     cast.research.title = cast.vision.title = MARKUP
     cast.research.save()
     cast.vision.save()
@@ -220,12 +224,12 @@ def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> No
     eviction = make.eviction(running, waiting, cast.pool, rule=MARKUP, numbers=numbers)
     client = sign_in("alice")
     pages = (*PAGES, f"/workloads/{running.pk}", f"/workloads/{waiting.pk}", f"/evictions/{eviction.pk}")
-    found = 0
+    pages_with_markup = 0
     for path in (*pages, f"/workloads?search={MARKUP}", f"/activity?search={MARKUP}&actor={MARKUP}"):
         text = client.get(path).content.decode()
         assert MARKUP not in text, path
-        found += ESCAPED in text
-    assert found >= 8, "the markup was not shown at all"
+        pages_with_markup += ESCAPED in text
+    assert pages_with_markup >= 8, "the markup was not shown at all"
 
 
 @pytest.mark.parametrize(
@@ -237,11 +241,11 @@ def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> No
 @pytest.mark.parametrize(
     "path", ["/workloads", "/evictions", "/activity", "/node-pools/local", "/quotas", "/"]
 )
-def test_what_makes_no_sense_in_an_address_counts_as_not_said(path: str, query: str, sign_in) -> None:
+def test_invalid_query_parameters_are_ignored(path: str, query: str, sign_in) -> None:
     assert sign_in("alice").get(path + query).status_code == 200
 
 
-def test_long_lists_go_page_by_page_there_and_back(cast: Cast, sign_in) -> None:
+def test_workload_list_pages_forward_and_back(cast: Cast, sign_in) -> None:
     for number in range(120):
         make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
     client = sign_in("dave")
@@ -261,7 +265,7 @@ def test_long_lists_go_page_by_page_there_and_back(cast: Cast, sign_in) -> None:
     assert names(by_name)[0] == "job-119"
 
 
-def test_evictions_leave_as_csv_under_the_same_filters(cast: Cast, sign_in, running: Workload) -> None:
+def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in, running: Workload) -> None:
     make.eviction(running, None, cast.pool, kind="drain")
     make.eviction(running, None, cast.pool, rule="=cmd()")
     answer = sign_in("dave").get("/evictions?format=csv&kind=reclaim")
@@ -271,7 +275,7 @@ def test_evictions_leave_as_csv_under_the_same_filters(cast: Cast, sign_in, runn
     assert Eviction.objects.count() == 2
 
 
-def test_activity_tells_only_what_a_change_touched(cast: Cast, sign_in) -> None:
+def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
     from projects.services import quotas
 
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
@@ -285,7 +289,7 @@ def test_activity_tells_only_what_a_change_touched(cast: Cast, sign_in) -> None:
 
 @pytest.mark.parametrize("name", ["alice", "bob", "dave"])
 @pytest.mark.parametrize("path", PAGES)
-def test_more_projects_cost_no_more_statements(
+def test_more_projects_need_no_more_queries(
     path: str, name: str, cast: Cast, sign_in, running: Workload
 ) -> None:
     client = sign_in(name)
@@ -306,7 +310,7 @@ def test_more_projects_cost_no_more_statements(
     assert statements() <= few
 
 
-def test_many_idle_projects_are_counted_and_not_drawn(cast: Cast, sign_in, running: Workload) -> None:
+def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in, running: Workload) -> None:
     Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
     text = sign_in("alice").get("/").content.decode()
     assert "61 more projects" in text
@@ -314,7 +318,7 @@ def test_many_idle_projects_are_counted_and_not_drawn(cast: Cast, sign_in, runni
     assert "?project=vision" in text
 
 
-def test_many_projects_are_unfolded_one_department_at_a_time(cast: Cast, sign_in, monkeypatch) -> None:
+def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.fair_share.MOST_UNFOLDED", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
@@ -324,7 +328,7 @@ def test_many_projects_are_unfolded_one_department_at_a_time(cast: Cast, sign_in
     assert "?project=ads" not in opened
 
 
-def test_the_busiest_of_many_projects_are_drawn(cast: Cast, sign_in, monkeypatch) -> None:
+def test_overview_draws_the_busiest_projects(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("berth.server.web.overview.MOST_PROJECTS", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
@@ -338,7 +342,7 @@ def test_the_busiest_of_many_projects_are_drawn(cast: Cast, sign_in, monkeypatch
     "path",
     ["/", "/node-pools", "/queue", "/fair-share", "/quotas", "/usage", "/evictions", "/workloads", "/submit"],
 )
-def test_an_account_without_a_role_is_not_shown_the_machines(path: str, cast: Cast, sign_in) -> None:
+def test_account_without_role_sees_no_pools(path: str, cast: Cast, sign_in) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(name="kraken", gpu_model="H100-kraken")
     make.node(NodePool.objects.get(pk=cast.pool.pk), gpus=7)
     assert "kraken" in sign_in("erin").get("/node-pools").content.decode()
@@ -356,7 +360,7 @@ def test_an_account_without_a_role_is_not_shown_the_machines(path: str, cast: Ca
         ("frank", ""),
     ],
 )
-def test_email_addresses_are_for_those_who_administer_the_place(
+def test_email_addresses_are_shown_only_to_admins_of_the_scope(
     name: str, seen: str, cast: Cast, sign_in
 ) -> None:
     for query in ("", "?people-format=csv", "?people-search=example.org"):

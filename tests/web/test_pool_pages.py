@@ -1,4 +1,4 @@
-"""Claims about a pool's page: how it was, what lies free, what it costs, what an action stops."""
+"""Tests of the pool page and its forms: node chart, cost, scale-down and disruption budgets."""
 
 import re
 from typing import Any
@@ -23,7 +23,7 @@ def node(cast: Cast) -> Node:
     return make.node(cast.pool, created_at=make.ago(hours=2))
 
 
-def test_the_page_draws_what_its_table_says(cast: Cast, alice: Client, node: Node) -> None:
+def test_node_chart_matches_its_table(cast: Cast, alice: Client, node: Node) -> None:
     make.scaling(cast.pool, "autoscale", "2 queued", at=make.ago(minutes=5), before=1, after=3)
     text = alice.get("/node-pools/local?span=1h").content.decode()
     assert "now 3 desired, 1 current, 0 pending, 0 draining" in text
@@ -33,11 +33,11 @@ def test_the_page_draws_what_its_table_says(cast: Cast, alice: Client, node: Nod
 
 
 @pytest.mark.parametrize("span", ["1h", "24h", "7d", "30d", "", "forever", "'\""])
-def test_any_span_is_answered(cast: Cast, alice: Client, span: str) -> None:
+def test_every_span_is_accepted(cast: Cast, alice: Client, span: str) -> None:
     assert alice.get("/node-pools/local", {"span": span}).status_code == 200
 
 
-def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Node) -> None:
+def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: Node) -> None:
     cast.pool.price_per_gpu_hour = 1.5
     cast.pool.save()
     text = alice.get("/node-pools/local").content.decode()
@@ -46,7 +46,7 @@ def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Nod
     assert f"{1.5 * gpus:.2f} per hour, at 1.5 per GPU-hour" in text
 
 
-def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, node: Node) -> None:
+def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: Client, node: Node) -> None:
     work = make.workload(cast.vision, "train", phase="running", preemptible=False)
     make.place(work, node, [0])
     for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or to move:")):
@@ -56,7 +56,7 @@ def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, n
     assert "vision/train" not in alice.get(f"/nodes/{node.name}/cordon").content.decode()
 
 
-def test_orders_that_brought_less_are_marked(cast: Cast, alice: Client) -> None:
+def test_partly_filled_node_order_is_marked(cast: Cast, alice: Client) -> None:
     for came, tone in ((1, "warn"), (2, "info")):
         data = {"asked": 2, "came": came}
         make.scaling(cast.pool, "provision", f"{came} of 2 came", at=make.ago(minutes=1), data=data)
@@ -73,9 +73,7 @@ FORM = {
 }  # fmt: skip
 
 
-def test_the_form_offers_fakes_only_where_they_are_turned_on(
-    cast: Cast, alice: Client, settings: Any
-) -> None:
+def test_pool_form_offers_fake_provider_only_if_enabled(cast: Cast, alice: Client, settings: Any) -> None:
     for turned_on in (True, False):
         settings.BERTH_FAKE_POOLS = "tests.fakes" if turned_on else ""
         text = alice.get("/node-pools/new").content.decode()
@@ -96,7 +94,7 @@ def test_the_form_offers_fakes_only_where_they_are_turned_on(
         ({"nodes_min": "4", "ready_threshold": "2", "nodes_max": "16"}, (4, 2, 16)),
     ],
 )
-def test_what_the_form_leaves_empty_is_left_out(
+def test_empty_pool_form_fields_are_stored_as_unset(
     cast: Cast, alice: Client, filled: dict[str, str], stored: tuple[int | None, ...]
 ) -> None:
     answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
@@ -114,7 +112,7 @@ def test_what_the_form_leaves_empty_is_left_out(
         ({"nodes_min": "4", "ready_threshold": "5"}, "ready_threshold"),
     ],
 )
-def test_a_contradiction_stands_beside_its_field(
+def test_contradicting_node_counts_show_error_at_their_field(
     cast: Cast, alice: Client, filled: dict[str, str], field: str
 ) -> None:
     answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
@@ -122,38 +120,40 @@ def test_a_contradiction_stands_beside_its_field(
     assert list(answer.context["form"].errors) == [field]
 
 
-def test_who_scales_down_is_told_which_nodes_go_and_asked(cast: Cast, alice: Client, node: Node) -> None:
+def test_scaling_down_lists_drained_nodes_and_needs_confirmation(
+    cast: Cast, alice: Client, node: Node
+) -> None:
     NodePool.objects.update(nodes_desired=2)
     second = make.node(cast.pool)
     make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
-    said = {"nodes_desired": "1", "version": "1"}
-    asked = alice.post("/node-pools/local/scale", said, **HTMX)
-    text = asked.content.decode()
-    assert (asked.status_code, NodePool.objects.get().nodes_desired) == (200, 2)
+    form = {"nodes_desired": "1", "version": "1"}
+    confirmation = alice.post("/node-pools/local/scale", form, **HTMX)
+    text = confirmation.content.decode()
+    assert (confirmation.status_code, NodePool.objects.get().nodes_desired) == (200, 2)
     assert "Scale local to 1 node?" in text
     assert f"{second.name}: vision/train (1 pod)" in text
-    done = alice.post("/node-pools/local/scale", {**said, "confirmed": "1"}, **HTMX)
+    done = alice.post("/node-pools/local/scale", {**form, "confirmed": "1"}, **HTMX)
     assert (done.status_code, NodePool.objects.get().nodes_desired) == (204, 1)
 
 
-def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the_field(
-    cast: Cast, alice: Client, node: Node
-) -> None:
+def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Client, node: Node) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
-    said = {name: form[name].value() for name in form.fields if form[name].value() is not None}
-    said |= {"version": "1", "node_consolidation": "when_empty", "provider_settings": "{}"}
+    values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    values |= {"version": "1", "node_consolidation": "when_empty", "provider_settings": "{}"}
     wrong = alice.post(
-        "/node-pools/local/settings", {**said, "disruption_budgets": '[{"nodes": "many"}]'}, **HTMX
+        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, **HTMX
     )
     (fault,) = wrong.context["form"].errors["disruption_budgets"]
     assert fault.startswith("[0].nodes: is not a number of nodes")
-    right = alice.post("/node-pools/local/settings", {**said, "disruption_budgets": '[{"nodes": 0}]'}, **HTMX)
+    right = alice.post(
+        "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": 0}]'}, **HTMX
+    )
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
     assert "Empty nodes cannot be removed yet: at most 0 nodes at once." in text
 
 
-def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
+def test_lowering_maximum_nodes_lists_drained_nodes_and_needs_confirmation(
     cast: Cast, alice: Client, node: Node
 ) -> None:
     NodePool.objects.update(nodes_desired=2)
@@ -162,12 +162,12 @@ def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
     values |= {"nodes_max": "1", "provider_settings": "{}", "drain_timeout": "77"}
-    asked = alice.post("/node-pools/local/settings", values, **HTMX)
-    text = asked.content.decode()
-    assert (asked.status_code, NodePool.objects.get().nodes_max) == (200, 4)
+    confirmation = alice.post("/node-pools/local/settings", values, **HTMX)
+    text = confirmation.content.decode()
+    assert (confirmation.status_code, NodePool.objects.get().nodes_max) == (200, 4)
     assert "Reduce local to 1 node?" in text
     assert f"{second.name}: vision/train (1 pod)" in text
-    again = asked.context["form"]
+    again = confirmation.context["form"]
     values = {name: again[name].value() for name in again.fields if again[name].value() is not None}
     assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "what was typed is still there"
     assert alice.post("/node-pools/local/settings", values, **HTMX).status_code == 204

@@ -1,4 +1,4 @@
-"""The page of quota changes, and reverting them."""
+"""Tests of the page of quota changes and of reverting them."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
 @pytest.fixture
-def divided(cast: Cast) -> Cast:
-    """Vision has a quota of 2, speech none, research 4; vision waits for what it has no room for yet."""
+def cast_with_quotas(cast: Cast) -> Cast:
+    """Quotas: vision 2 GPUs, research 4, speech none. Vision has a pending workload."""
     make.quota(cast.research, cast.pool, 4)
     make.quota(cast.vision, cast.pool, 2)
     make.node(cast.pool)
@@ -26,18 +26,23 @@ def gpus() -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
 
 
-def test_a_change_is_taken_back_after_seeing_what_that_does(divided: Cast, sign_in: Any) -> None:
+def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     bob = sign_in("bob")
-    quotas.set_quota(acting=divided.bob, owner=divided.vision, pool=divided.pool, values={"gpu": 0})
+    quotas.set_quota(
+        acting=cast_with_quotas.bob,
+        owner=cast_with_quotas.vision,
+        pool=cast_with_quotas.pool,
+        values={"gpu": 0},
+    )
     change = QuotaChange.objects.get()
     listed = bob.get("/quotas/changes").content.decode()
     address = f"/quotas/changes/{change.pk}/revert"
     assert f'href="{address}"' in listed
     assert '<span class="soft">2</span> → <strong class="strong">0</strong>' in listed
-    asked = bob.get(address, **HTMX).content.decode()
-    assert f"Revert change {change.pk}?" in asked
-    assert "Impact on the next cycle" in asked
-    assert gpus()["vision"] == 0, "looking changes nothing"
+    dialog = bob.get(address, **HTMX).content.decode()
+    assert f"Revert change {change.pk}?" in dialog
+    assert "Impact on the next cycle" in dialog
+    assert gpus()["vision"] == 0, "a preview changes nothing"
     assert bob.post(address, **HTMX)["HX-Redirect"] == "/quotas/changes"
     assert gpus()["vision"] == 2000
     assert f"reverted by {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
@@ -46,9 +51,14 @@ def test_a_change_is_taken_back_after_seeing_what_that_does(divided: Cast, sign_
     assert bob.post(address).status_code == 409
 
 
-def test_a_change_that_was_overtaken_is_not_taken_back(divided: Cast, sign_in: Any) -> None:
+def test_overwritten_quota_change_is_not_reverted(cast_with_quotas: Cast, sign_in: Any) -> None:
     for gpu in (1, 3):
-        quotas.set_quota(acting=divided.alice, owner=divided.vision, pool=divided.pool, values={"gpu": gpu})
+        quotas.set_quota(
+            acting=cast_with_quotas.alice,
+            owner=cast_with_quotas.vision,
+            pool=cast_with_quotas.pool,
+            values={"gpu": gpu},
+        )
     first = QuotaChange.objects.order_by("pk").first()
     assert first is not None
     page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", **HTMX)
@@ -57,11 +67,19 @@ def test_a_change_that_was_overtaken_is_not_taken_back(divided: Cast, sign_in: A
     assert gpus()["vision"] == 3000
 
 
-def test_of_changes_everybody_reads_what_they_see_and_takes_back_what_they_may_set(
-    divided: Cast, sign_in: Any
-) -> None:
-    quotas.set_quota(acting=divided.alice, owner=divided.research, pool=divided.pool, values={"gpu": 5})
-    quotas.set_quota(acting=divided.alice, owner=divided.vision, pool=divided.pool, values={"gpu": 1})
+def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast, sign_in: Any) -> None:
+    quotas.set_quota(
+        acting=cast_with_quotas.alice,
+        owner=cast_with_quotas.research,
+        pool=cast_with_quotas.pool,
+        values={"gpu": 5},
+    )
+    quotas.set_quota(
+        acting=cast_with_quotas.alice,
+        owner=cast_with_quotas.vision,
+        pool=cast_with_quotas.pool,
+        values={"gpu": 1},
+    )
     department, project = (each.pk for each in QuotaChange.objects.order_by("pk"))
     seen = {
         "alice": (200, 200),

@@ -1,4 +1,4 @@
-"""The quota form previews its effects and saves nothing."""
+"""Tests of the impact preview on the quota form."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ ADDRESS = "/quotas/projects/vision/local"
 
 
 @pytest.fixture
-def waiting(cast: Cast) -> None:
-    """Speech holds all of a node of two GPUs; vision waits for one of them."""
+def pending_workload(cast: Cast) -> None:
+    """Speech runs on both GPUs of the node; a workload of vision is pending."""
     make.quota(cast.research, cast.pool, 2)
     make.quota(cast.vision, cast.pool, 0)
     holder = make.workload(
@@ -31,35 +31,37 @@ def form(cast: Cast, **changes: Any) -> dict[str, Any]:
     return {"gpu": 2, "weight": 1, "over_quota": "on", "version": quota.version, "seen": "{}", **changes}
 
 
-def test_the_form_tells_who_starts_and_who_gives_way(cast: Cast, waiting: None, sign_in: Any) -> None:
+def test_preview_lists_started_and_reclaimed_workloads(
+    cast: Cast, pending_workload: None, sign_in: Any
+) -> None:
     page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast), **HTMX)
     text = page.content.decode()
     assert page.status_code == 200
     assert "Impact on the next cycle" in text
     assert "vision/waits on local, 2 GPUs, once the evicted workloads have stopped" in text
     assert "speech/holder would be reclaimed for vision/waits (2 GPUs, entire workload)" in text
-    assert f'hx-post="{ADDRESS}"' in text, "the form can be saved as it stands"
+    assert f'hx-post="{ADDRESS}"' in text, "the form can be saved unchanged"
     assert 'value="2"' in text
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0
 
 
-def test_what_cannot_be_stands_beside_its_field(cast: Cast, waiting: None, sign_in: Any) -> None:
+def test_invalid_preview_shows_error_at_its_field(cast: Cast, pending_workload: None, sign_in: Any) -> None:
     for values in ({"gpu": 4, "limit_gpu": 2}, {"gpu": -1}, {"weight": "heavy"}):
         page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), **HTMX)
         assert page.status_code == 422
         text = page.content.decode()
-        assert "What the next cycle" not in text
+        assert "Impact on the next cycle" not in text
         assert 'aria-invalid="true"' in text
 
 
-def test_it_works_without_scripts(cast: Cast, waiting: None, sign_in: Any) -> None:
+def test_preview_works_without_javascript(cast: Cast, pending_workload: None, sign_in: Any) -> None:
     text = sign_in("bob").post(f"{ADDRESS}/preview", form(cast)).content.decode()
     assert "<html" in text
     assert f'formaction="{ADDRESS}/preview"' in text
     assert "Impact on the next cycle" in text
 
 
-def test_only_who_may_set_the_quota_may_ask(cast: Cast, waiting: None, sign_in: Any) -> None:
+def test_preview_needs_permission_to_set_the_quota(cast: Cast, pending_workload: None, sign_in: Any) -> None:
     for name, status in (("carol", 403), ("dave", 403), ("grace", 404), ("frank", 404)):
         assert sign_in(name).post(f"{ADDRESS}/preview", form(cast), **HTMX).status_code == status
     assert sign_in("bob").get(f"{ADDRESS}/preview").status_code == 405

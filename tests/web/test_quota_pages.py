@@ -1,4 +1,4 @@
-"""The quota page stays small with many projects."""
+"""Tests of the quota page of one pool."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests import factories as make
 from tests.cast import Cast
 
 
-def test_a_thousand_projects_are_folded_by_department(cast: Cast, sign_in: Any) -> None:
+def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: Any) -> None:
     Project.objects.bulk_create(Project(name=f"many-{n}", department=cast.product) for n in range(1000))
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("alice")
@@ -23,7 +23,7 @@ def test_a_thousand_projects_are_folded_by_department(cast: Cast, sign_in: Any) 
     assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()
 
 
-def test_few_projects_are_all_there_at_once(cast: Cast, sign_in: Any) -> None:
+def test_few_projects_are_all_shown(cast: Cast, sign_in: Any) -> None:
     text = sign_in("alice").get("/quotas?pool=local").content.decode()
     assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
     assert "Show 2 projects" not in text

@@ -1,4 +1,4 @@
-"""Claims about a form and a document side by side: each follows the other, and neither loses anything."""
+"""Tests of the submission form and its document, which follow each other."""
 
 import re
 from html import unescape
@@ -38,7 +38,7 @@ def fields(draft: Draft) -> dict[str, str]:
 
 
 def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
-    """What a browser sends when some fields were changed, and perhaps the document."""
+    """Return the draft after a browser has sent these fields and, if passed, another document."""
     query = QueryDict(mutable=True)
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed
@@ -53,7 +53,7 @@ def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
     return sent(query, OFFER)
 
 
-def test_what_nobody_changed_stays_letter_for_letter() -> None:
+def test_unchanged_document_is_kept_byte_for_byte() -> None:
     assert post(opened(TEXT)).text == TEXT
 
 
@@ -81,16 +81,14 @@ def test_what_nobody_changed_stays_letter_for_letter() -> None:
         ("command", "", "command: python train.py   # short\n", ""),
     ],
 )  # fmt: skip
-def test_a_field_that_was_changed_is_written_into_the_document(
-    path: str, typed: Any, was: str, now: str
-) -> None:
+def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: str, now: str) -> None:
     draft = post(opened(TEXT), **{path: typed})
     assert draft.text == TEXT.replace(was, now)
     assert (draft.agreed, draft.problems) == (draft.text, [])
-    assert post(draft).text == draft.text, "and then both agree"
+    assert post(draft).text == draft.text, "form and document agree"
 
 
-def test_the_form_follows_the_document() -> None:
+def test_form_follows_the_document() -> None:
     draft = post(opened(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
     now = fields(draft)
     assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
@@ -100,13 +98,13 @@ def test_the_form_follows_the_document() -> None:
     ]  # fmt: skip
 
 
-def test_both_sides_may_be_ahead_of_each_other() -> None:
+def test_changes_in_form_and_document_are_merged() -> None:
     draft = post(opened(TEXT), TEXT + "labels: {team: nlp}  # mine\n", name="weekly")
     assert draft.text == TEXT.replace("name: night", "name: weekly") + "labels: {team: nlp}  # mine\n"
     assert fields(draft)["labels"] == "team=nlp"
 
 
-def test_what_is_typed_while_the_document_cannot_be_read_goes_into_it_later() -> None:
+def test_field_typed_beside_a_broken_document_is_kept_until_it_parses() -> None:
     broken = post(opened(TEXT), TEXT + "pools: [a\n", name="weekly")
     assert broken.data is None
     assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
@@ -117,7 +115,7 @@ def test_what_is_typed_while_the_document_cannot_be_read_goes_into_it_later() ->
     assert (mended.data or {})["pools"] == ["a"]
 
 
-def test_what_the_document_cannot_take_stays_in_the_field_with_the_reason() -> None:
+def test_invalid_field_keeps_its_input_and_reports_a_problem() -> None:
     draft = post(opened(TEXT), env="A=1\nnonsense")
     assert draft.text == TEXT
     assert fields(draft)["env"] == "A=1\nnonsense"
@@ -125,7 +123,7 @@ def test_what_the_document_cannot_take_stays_in_the_field_with_the_reason() -> N
     assert post(draft, env="A=1").text == TEXT.replace("# short\n", "# short\nenv:\n  A: '1'\n")
 
 
-def test_what_only_text_can_hold_is_said_and_left_alone() -> None:
+def test_value_that_the_form_cannot_edit_is_kept() -> None:
     text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
     draft = post(opened(text), name="weekly")
     parts = shown(draft, OFFER).parts
@@ -134,13 +132,13 @@ def test_what_only_text_can_hold_is_said_and_left_alone() -> None:
     assert "    a\n    b\n" in draft.text
 
 
-def test_a_command_of_words_stays_one() -> None:
+def test_command_list_stays_a_list() -> None:
     text = TEXT.replace("python train.py", "[python, train.py]")
     draft = post(opened(text), command="python\ntrain.py\n--fast run")
     assert (draft.data or {})["command"] == ["python", "train.py", "--fast run"]
 
 
-def test_roles_and_notifications_come_and_go() -> None:
+def test_roles_and_notifications_are_added_and_removed() -> None:
     draft = opened(TEXT)
     step(draft, "add:roles")
     step(draft, "add:notifications", mail="me@example.org")
@@ -159,13 +157,13 @@ def test_roles_and_notifications_come_and_go() -> None:
     assert changed.data == opened(TEXT).data
 
 
-def test_roles_inside_groups_have_fields_too() -> None:
+def test_roles_in_groups_have_fields() -> None:
     text = "name: x\ngroups:\n  - name: left\n    roles: [{name: a, replicas: 1}, {name: b, replicas: 2}]\n"
     draft = post(opened(text), **{"groups[0].roles[1].gpu": "2"})
     assert draft.text == text.replace("replicas: 2}", "replicas: 2, gpu: 2}")
 
 
-def test_an_older_manifest_is_text_only() -> None:
+def test_old_manifest_is_text_only() -> None:
     draft = opened("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
     assert not draft.has_form
     assert shown(draft, OFFER).parts == []
@@ -176,7 +174,7 @@ def test_an_older_manifest_is_text_only() -> None:
     ["", "[]", "just words", "roles: 7", "roles: [7, null, {}]", "groups: [[]]", "notifications: {a: 1}",
      "pools: x", "name: {a: b}", "env: [1]", "roles: [{replicas: [1]}]", "name: ~", "? [a]\n: b"],
 )  # fmt: skip
-def test_no_document_breaks_the_form(text: str) -> None:
+def test_malformed_document_does_not_break_the_form(text: str) -> None:
     draft = opened(text)
     again = post(draft, name="other")
     assert again.data is None or again.data.get("name") == "other" or again.problems
@@ -190,8 +188,8 @@ def look(client: Client, document: str, **more: Any) -> Any:
     return client.post("/submit", {"document": document, "agreed": document, "step": "look", **more}, **HTMX)
 
 
-def told(answer: Any, path: str) -> str:
-    """What stands beside a field."""
+def field_error(answer: Any, path: str) -> str:
+    """Return the error shown at a field, without markup."""
     ident = "f-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
     match = re.search(rf'id="{ident}-error">(.*?)</span></span>', answer.content.decode(), re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", "", match[1])) if match else ""
@@ -215,7 +213,7 @@ def dave(cast: Cast, sign_in: Any) -> Client:
         ("command: sleep 1", "", "command", "is required for role worker; allowed: a shell command"),
     ],
 )
-def test_a_fault_stands_beside_its_field_and_with_its_line(
+def test_error_is_shown_at_its_field_and_line(
     cast: Cast, dave: Client, was: str, now: str, path: str, words: str
 ) -> None:
     make.workload(cast.vision, "taken")
@@ -226,18 +224,18 @@ def test_a_fault_stands_beside_its_field_and_with_its_line(
     document = text.replace(was, now)
     answer = look(dave, document)
     assert answer.status_code == 200
-    assert words.lower() in told(answer, path).lower()
+    assert words.lower() in field_error(answer, path).lower()
     line = next((n for n, each in enumerate(document.split("\n"), 1) if now and now in each), None)
     assert line is None or f'data-line="{line}"' in answer.content.decode()
     assert 'aria-invalid="true"' in answer.content.decode()
 
 
-def test_who_may_only_look_on_is_told_beside_the_project(sign_in: Any, cast: Cast) -> None:
+def test_viewer_sees_an_error_at_the_project_field(sign_in: Any, cast: Cast) -> None:
     document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
-    assert "does not allow you to submit" in told(look(sign_in("erin"), document), "project")
+    assert "does not allow you to submit" in field_error(look(sign_in("erin"), document), "project")
 
 
-def test_the_form_is_submitted_as_it_stands(cast: Cast, dave: Client) -> None:
+def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     typed = {PREFIX + "name": "renamed", PREFIX + "roles[0].gpu": "0.5"}
     sent_form = {"document": text, "agreed": text, "step": "submit", **typed}
@@ -246,28 +244,20 @@ def test_the_form_is_submitted_as_it_stands(cast: Cast, dave: Client) -> None:
     assert (made.name, made.gpu_milli_min) == ("renamed", 500)
 
 
-def test_the_answer_is_asked_for_apart_and_says_what_would_happen(cast: Cast, dave: Client) -> None:
+def test_prediction_is_loaded_separately_and_creates_nothing(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/prediction"' in look(dave, document).content.decode()
-    said = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
-    assert "It would be queued" in said
+    prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
+    assert "It would be queued" in prediction
     make.node(cast.pool)
-    said = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
-    assert "It would start immediately" in said
+    prediction = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
+    assert "It would start immediately" in prediction
     assert not Workload.objects.exists()
     assert dave.get("/submit/prediction").status_code == 405
 
 
-@pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
-def test_every_document_to_start_from_can_be_submitted(kind: str, cast: Cast, dave: Client) -> None:
-    text = dave.get(f"/submit?kind={kind}").context["text"]
-    answer = dave.post("/submit", {"document": text, "step": "submit"}, **HTMX)
-    assert answer.status_code == 204, answer.content.decode()
-    assert Workload.objects.get().project == cast.vision
-
-
-def test_markup_in_names_is_text(cast: Cast, dave: Client) -> None:
+def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
     evil = "<script>alert(1)</script>"
     document = f'name: "{evil}"\nproject: "{evil}"\npools: ["{evil}"]\n'
     document += f'env: {{A: "{evil}"}}\ncommand: "{evil}"\n'
@@ -276,7 +266,7 @@ def test_markup_in_names_is_text(cast: Cast, dave: Client) -> None:
     assert "&lt;script&gt;alert" in page
 
 
-def test_another_workload_is_cloned_through_the_same_form(cast: Cast, dave: Client) -> None:
+def test_workload_page_links_to_a_clone_with_a_new_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     answer = dave.get(f"/submit?like={like.pk}")
     assert 'value="train-2"' in answer.content.decode()
@@ -284,12 +274,13 @@ def test_another_workload_is_cloned_through_the_same_form(cast: Cast, dave: Clie
 
 
 @pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
-def test_web_form_submits_with_the_priority_that_rest_gives(kind: str, cast: Cast, dave: Client) -> None:
+def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Cast, dave: Client) -> None:
     text = dave.get("/submit", {"kind": kind}).context["text"]
     assert "priority" not in text
     answer = dave.post("/submit", {"document": text, "agreed": text, "step": "submit"}, **HTMX)
     assert answer.status_code == 204, answer.content.decode()
-    assert Workload.objects.get().priority == DEFAULT
+    workload = Workload.objects.get()
+    assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
 
 
 def test_priority_field_names_its_defaults(dave: Client) -> None:
@@ -309,8 +300,8 @@ def test_form_warns_of_limits_that_are_not_enforced(dave: Client) -> None:
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 
 
-def test_form_refuses_an_image_beside_its_field_and_offers_the_field_to_nobody_else(dave: Client) -> None:
+def test_image_is_rejected_at_its_field_and_not_offered_on_pools_without_images(dave: Client) -> None:
     text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
     answer = look(dave, text + "image: torch\n")
-    assert "container images do not run on the pool local" in told(answer, "image")
+    assert "container images do not run on the pool local" in field_error(answer, "image")
     assert 'name="f:image"' not in look(dave, text).content.decode()

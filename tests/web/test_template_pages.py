@@ -1,4 +1,4 @@
-"""Claims about templates on pages: begun with, kept from elsewhere, changed by one at a time."""
+"""Tests of the template pages: use, edit, save from a workload, and conflicts."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ def dave(cast: Cast, sign_in: Any) -> Client:
     return sign_in("dave")
 
 
-def sent(template: Template, **values: Any) -> dict[str, Any]:
+def edit_form(template: Template, **values: Any) -> dict[str, Any]:
     return {
         "document": template.text, "agreed": template.text, "about": template.about,
         "version": template.version, "step": "save", **values,
     }  # fmt: skip
 
 
-def test_one_begins_with_a_template_on_the_page_of_submitting(nightly: Template, dave: Client) -> None:
+def test_submission_starts_from_a_template(nightly: Template, dave: Client) -> None:
     answer = dave.get("/submit?template=vision/nightly")
     assert answer.context["text"] == (
         "# every night\nname: nightly\nproject: vision\n" + TEXT.removeprefix("# every night\n")
@@ -46,7 +46,7 @@ def test_one_begins_with_a_template_on_the_page_of_submitting(nightly: Template,
     assert Workload.objects.get().name == "nightly"
 
 
-def test_the_page_lists_what_one_may_see_use_and_change(nightly: Template, sign_in: Any) -> None:
+def test_template_list_offers_actions_by_role(nightly: Template, sign_in: Any) -> None:
     shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
     assert "Edit<" in shown["dave"] and "Use template<" in shown["dave"]
     assert (
@@ -55,15 +55,15 @@ def test_the_page_lists_what_one_may_see_use_and_change(nightly: Template, sign_
     assert "vision/nightly" not in shown["grace"]
     assert "No templates yet" in shown["grace"]
     assert "&lt;b&gt;every night" in shown["dave"] and "<b>every night" not in shown["dave"]
-    found = sign_in("carol").get("/templates?search=night&project=vision", **HTMX).content.decode()
-    assert "nightly" in found
+    matches = sign_in("carol").get("/templates?search=night&project=vision", **HTMX).content.decode()
+    assert "nightly" in matches
     assert "No templates match" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
 
 
-def test_a_template_is_changed_in_form_and_text(nightly: Template, dave: Client) -> None:
+def test_template_is_edited_in_form_and_document(nightly: Template, dave: Client) -> None:
     page = dave.get(PAGE).content.decode()
     assert "# every night" in page and 'name="f:roles[0].gpu"' in page
-    typed = sent(nightly, about="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
+    typed = edit_form(nightly, about="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
     answer = dave.post(PAGE, typed, **HTMX)
     assert answer.headers["HX-Redirect"] == "/templates"
     nightly.refresh_from_db()
@@ -73,32 +73,32 @@ def test_a_template_is_changed_in_form_and_text(nightly: Template, dave: Client)
     assert set(row.after or {}) == {"about", "document"}
 
 
-def test_the_second_of_two_sees_what_the_first_saved_and_loses_nothing(
+def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
     nightly: Template, dave: Client, sign_in: Any
 ) -> None:
-    theirs = sent(nightly, document=TEXT + "priority: 10\n")
+    theirs = edit_form(nightly, document=TEXT + "priority: 10\n")
     assert sign_in("carol").post(PAGE, theirs, **HTMX).status_code == 204
-    mine = sent(nightly, document=TEXT + "priority: 20\n")
+    mine = edit_form(nightly, document=TEXT + "priority: 20\n")
     answer = dave.post(PAGE, mine, **HTMX)
-    said = answer.content.decode()
+    text = answer.content.decode()
     assert answer.status_code == 412
-    assert "carol saved the version below" in said and "priority: 10" in said and "priority: 20" in said
+    assert "carol saved the version below" in text and "priority: 10" in text and "priority: 20" in text
     again = {**mine, "version": answer.context["shows"].version}
     assert dave.post(PAGE, again, **HTMX).status_code == 204
     nightly.refresh_from_db()
     assert "priority: 20" in nightly.text
 
 
-def test_faults_stand_beside_their_fields_and_lines(nightly: Template, dave: Client) -> None:
-    answer = dave.post(PAGE, sent(nightly, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
-    said = answer.content.decode()
+def test_template_errors_are_shown_at_fields_and_lines(nightly: Template, dave: Client) -> None:
+    answer = dave.post(PAGE, edit_form(nightly, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
+    text = answer.content.decode()
     assert answer.status_code == 422
-    assert 'id="f-roles-0-gpu-error"' in said and 'data-line="3"' in said
-    looked = dave.post(PAGE, sent(nightly, document="colour: red\n" + TEXT, step="look"), **HTMX)
+    assert 'id="f-roles-0-gpu-error"' in text and 'data-line="3"' in text
+    looked = dave.post(PAGE, edit_form(nightly, document="colour: red\n" + TEXT, step="look"), **HTMX)
     assert looked.status_code == 200 and "unknown key" in looked.content.decode()
 
 
-def test_a_new_one_is_written_from_the_beginning(cast: Cast, dave: Client) -> None:
+def test_new_template_is_validated_and_saved_once(cast: Cast, dave: Client) -> None:
     page = dave.get("/templates/vision/new")
     values = {"document": page.context["text"], "step": "save", "version": "0", "name": "fresh"}
     assert dave.post("/templates/vision/new", {**values, "name": "No"}, **HTMX).status_code == 422
@@ -107,7 +107,7 @@ def test_a_new_one_is_written_from_the_beginning(cast: Cast, dave: Client) -> No
     assert dave.post("/templates/vision/new", values, **HTMX).status_code == 412
 
 
-def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Client) -> None:
+def test_workload_is_saved_as_template_without_its_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     page = dave.get(f"/workloads/{like.pk}").content.decode()
     assert f"/templates/save?like={like.pk}" in page and f"/submit?like={like.pk}" in page
@@ -119,27 +119,27 @@ def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Cli
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
-def test_a_new_one_is_named_first_and_then_written(cast: Cast, dave: Client) -> None:
+def test_new_template_is_named_before_it_is_edited(cast: Cast, dave: Client) -> None:
     form = dave.get("/templates/save").context["form"]
     values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
     assert form["then"].value() == "edit"
     answer = dave.post("/templates/save", values, **HTMX)
     assert answer.headers["HX-Redirect"] == "/templates/vision/fresh/edit"
     page = dave.get("/templates/vision/fresh/edit").content.decode()
-    assert 'name="f:project"' not in page, "whose it will be is said when somebody begins with it"
+    assert 'name="f:project"' not in page, "the project is chosen when the template is used"
 
 
-def test_what_stands_on_the_page_of_submitting_is_kept(cast: Cast, dave: Client) -> None:
+def test_document_on_the_submit_page_is_saved_as_template(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
-    asked = dave.post("/templates/save", {"document": document, "step": "ask"}, **HTMX)
-    assert asked.status_code == 200
-    form = asked.context["form"]
+    dialog = dave.post("/templates/save", {"document": document, "step": "ask"}, **HTMX)
+    assert dialog.status_code == 200
+    form = dialog.context["form"]
     assert (form["document"].value(), form["name"].value()) == (TEXT, "x")
     broken = {"project": "vision", "name": "x", "document": "a: ["}
     assert "not YAML" in dave.post("/templates/save", broken, **HTMX).content.decode()
 
 
-def test_removing_asks_first(nightly: Template, dave: Client) -> None:
+def test_deleting_a_template_needs_confirmation(nightly: Template, dave: Client) -> None:
     path = "/templates/vision/nightly/delete"
     assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()
@@ -147,9 +147,7 @@ def test_removing_asks_first(nightly: Template, dave: Client) -> None:
     assert not Template.objects.exists()
 
 
-def test_what_is_not_yours_does_not_exist_and_who_looks_on_changes_nothing(
-    nightly: Template, sign_in: Any
-) -> None:
+def test_templates_are_404_for_other_projects_and_403_for_viewers(nightly: Template, sign_in: Any) -> None:
     for path in (PAGE, "/templates/vision/nightly/delete", "/templates/vision/new"):
         assert sign_in("grace").get(path).status_code == 404
         assert sign_in("erin").get(path).status_code == 403

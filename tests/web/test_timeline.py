@@ -1,4 +1,4 @@
-"""Claims about a workload's timeline: one story, from the submission to the end, with who it gave way for."""
+"""Tests of a workload's timeline, from submission to end."""
 
 from datetime import timedelta
 
@@ -16,29 +16,29 @@ def titles(client, workload: Workload) -> list[str]:
     return [each.title for each in client.get(f"/workloads/{workload.pk}").context["timeline"].entries]
 
 
-def tell(of: Workload, kind: str, message: str, minutes: float, **data: object) -> None:
+def record_event(workload: Workload, kind: str, message: str, minutes: float, **data: object) -> None:
     Event.objects.create(
-        kind=kind, project_id=of.project_id, workload_id=of.pk, subject=of.name, message=message,
-        actor="scheduler", at=make.ago(minutes=minutes), data=data,
+        kind=kind, project_id=workload.project_id, workload_id=workload.pk, subject=workload.name,
+        message=message, actor="scheduler", at=make.ago(minutes=minutes), data=data,
     )  # fmt: skip
 
 
-def a_history(cast: Cast) -> tuple[Workload, Eviction]:
+def preemption_history(cast: Cast) -> tuple[Workload, Eviction]:
     ours = make.workload(cast.vision, "ours", phase="running", run=2, preemptions=1)
     theirs = make.workload(cast.vision, "theirs", phase="running", run=1)
-    tell(ours, "submitted", "Submitted by dave.", 100)
-    tell(ours, "starting", "Placed.", 90, reason="Placed")
-    tell(ours, "running", "All pods run.", 89, reason="AllPodsRun")
-    tell(ours, "stopping", "Preempted for vision/theirs: lower priority", 60, reason="Preempted")
-    tell(ours, "pending", "It waits again.", 59.9, reason="Preempted")
-    tell(ours, "starting", "Placed.", 30, reason="Placed")
-    tell(ours, "running", "All pods run.", 29, reason="AllPodsRun")
+    record_event(ours, "submitted", "Submitted by dave.", 100)
+    record_event(ours, "starting", "Placed.", 90, reason="Placed")
+    record_event(ours, "running", "All pods run.", 89, reason="AllPodsRun")
+    record_event(ours, "stopping", "Preempted for vision/theirs: lower priority", 60, reason="Preempted")
+    record_event(ours, "pending", "It waits again.", 59.9, reason="Preempted")
+    record_event(ours, "starting", "Placed.", 30, reason="Placed")
+    record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
     eviction = make.eviction(ours, theirs, cast.pool, kind="preempt", at=make.ago(minutes=60))
     return ours, eviction
 
 
-def test_it_tells_waits_starts_who_it_gave_way_for_and_for_how_long(cast: Cast, sign_in) -> None:
-    ours, eviction = a_history(cast)
+def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in) -> None:
+    ours, eviction = preemption_history(cast)
     client = sign_in("erin")
     assert titles(client, ours) == [
         "Running",
@@ -61,35 +61,35 @@ def test_it_tells_waits_starts_who_it_gave_way_for_and_for_how_long(cast: Cast, 
     assert "vision/theirs" in text
 
 
-def test_who_made_others_give_way_is_told_so(cast: Cast, sign_in) -> None:
-    _, eviction = a_history(cast)
+def test_timeline_of_preemptor_links_to_the_eviction(cast: Cast, sign_in) -> None:
+    _, eviction = preemption_history(cast)
     theirs = Workload.objects.get(name="theirs")
-    tell(theirs, "submitted", "Submitted by carol.", 70)
+    record_event(theirs, "submitted", "Submitted by carol.", 70)
     assert titles(sign_in("dave"), theirs) == ["Evicted another workload", "Submitted"]
     assert f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}").content.decode()
 
 
-def test_a_preemptor_of_strangers_is_told_by_its_size(cast: Cast, sign_in) -> None:
+def test_preemptor_of_invisible_project_is_not_named(cast: Cast, sign_in) -> None:
     ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
-    tell(ours, "submitted", "Submitted by dave.", 100)
+    record_event(ours, "submitted", "Submitted by dave.", 100)
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
     text = sign_in("erin").get(f"/workloads/{ours.pk}").content.decode()
     assert "secret-name" not in text
     assert "Reclaimed" in text
 
 
-def test_who_waits_is_told_why_in_the_story_too(cast: Cast, sign_in) -> None:
-    waits = make.workload(
+def test_timeline_of_pending_workload_shows_its_reason(cast: Cast, sign_in) -> None:
+    pending = make.workload(
         cast.vision, "waits", reason="OverFairShare", message="vision holds its fair share.",
         explained_at=make.ago(seconds=5),
     )  # fmt: skip
-    tell(waits, "submitted", "Submitted by dave.", 10)
-    first, _ = sign_in("dave").get(f"/workloads/{waits.pk}").context["timeline"].entries
+    record_event(pending, "submitted", "Submitted by dave.", 10)
+    first, _ = sign_in("dave").get(f"/workloads/{pending.pk}").context["timeline"].entries
     assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
 
 
-def in_words(client, workload: Workload) -> list[tuple[str, list[str]]]:
-    """Of each entry that tells of reasons: for what it waited, and for how many minutes."""
+def pending_reasons(client, workload: Workload) -> list[tuple[str, list[str]]]:
+    """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
     entries = client.get(f"/workloads/{workload.pk}").context["timeline"].entries
     return [
         (
@@ -101,42 +101,42 @@ def in_words(client, workload: Workload) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_each_wait_tells_for_what_and_how_that_changed(cast: Cast, sign_in) -> None:
-    ours, _ = a_history(cast)
-    told = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
-    Workload.objects.filter(pk=ours.pk).update(wait_reasons=told)
+def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in) -> None:
+    ours, _ = preemption_history(cast)
+    reasons = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
+    Workload.objects.filter(pk=ours.pk).update(wait_reasons=reasons)
     client = sign_in("erin")
-    assert in_words(client, ours) == [
+    assert pending_reasons(client, ours) == [
         ("Starting", ["ProjectLimit 29"]), ("Starting", ["OverFairShare 7", "Fragmented 3"]),
     ]  # fmt: skip
     text = client.get(f"/workloads/{ours.pk}").content.decode()
     assert "Over fair share 7 min, then Fragmented 3 min" in text
 
 
-def test_who_still_waits_is_told_for_how_long_for_what(cast: Cast, sign_in) -> None:
-    told = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
-    waits = make.workload(
+def test_pending_workload_shows_the_time_per_reason(cast: Cast, sign_in) -> None:
+    reasons = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
+    pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
-        since=make.ago(minutes=10), wait_reasons=told,
+        since=make.ago(minutes=10), wait_reasons=reasons,
     )  # fmt: skip
-    tell(waits, "submitted", "Submitted by dave.", 50)
-    assert in_words(sign_in("dave"), waits) == [("Still pending", ["OverFairShare 6", "Fragmented 3"])]
+    record_event(pending, "submitted", "Submitted by dave.", 50)
+    assert pending_reasons(sign_in("dave"), pending) == [
+        ("Still pending", ["OverFairShare 6", "Fragmented 3"])
+    ]
 
 
-def test_many_changes_are_told_by_what_they_come_to(cast: Cast, sign_in) -> None:
+def test_many_changes_of_reason_are_summed_up(cast: Cast, sign_in) -> None:
     flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
-    waits = make.workload(
+    pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
         since=make.ago(minutes=61), wait_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
-    assert in_words(client, waits) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
-    assert "9 reasons in sequence" in client.get(f"/workloads/{waits.pk}").content.decode()
+    assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
+    assert "9 reasons in sequence" in client.get(f"/workloads/{pending.pk}").content.decode()
 
 
-def test_what_the_scheduler_really_writes_becomes_such_a_story(
-    transactional_db: None, sign_in, cast: Cast
-) -> None:
+def test_events_of_the_scheduler_become_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:
     stage = Stage(cast, clock=FixedClock(timezone.now()))
     stage.node(0)
     stage.quota(cast.research, 2)
@@ -154,8 +154,7 @@ def test_what_the_scheduler_really_writes_becomes_such_a_story(
             break
     stage.finish(low)
     stage.tick(2)
-    told = titles(sign_in("dave"), low)
-    assert told == [
+    assert titles(sign_in("dave"), low) == [
         "Completed",
         "Running",
         "Starting",

@@ -1,4 +1,4 @@
-"""Live updates across web processes and lost connections."""
+"""Tests of live updates across web processes and lost database connections."""
 
 import json
 import time
@@ -16,14 +16,14 @@ from tests.web_process import web_processes
 
 
 @pytest.fixture
-def webs(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
+def addresses(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
     """The addresses of two web processes on this test's database."""
-    with web_processes(child_env, tmp_path, 2) as addresses:
-        yield addresses
+    with web_processes(child_env, tmp_path, 2) as started:
+        yield started
 
 
-def page(address: str, cast: Cast) -> ClientConnection:
-    """An open page of dave's."""
+def open_socket(address: str, cast: Cast) -> ClientConnection:
+    """Open a socket for live updates as dave."""
     browser = Client()
     assert cast.dave.user is not None
     browser.force_login(cast.dave.user)
@@ -32,20 +32,20 @@ def page(address: str, cast: Cast) -> ClientConnection:
     return connect(url, additional_headers={"Cookie": cookie}, origin=address, open_timeout=20)  # type: ignore[arg-type]
 
 
-def kinds(of: ClientConnection, wanted: str, seconds: float = 20) -> list[str]:
-    """What it hears up to the one that is waited for."""
-    heard: list[str] = []
+def kinds(socket: ClientConnection, wanted: str, seconds: float = 20) -> list[str]:
+    """Return the kinds of messages received up to and including the wanted one."""
+    received: list[str] = []
     deadline = time.monotonic() + seconds
-    while wanted not in heard:
-        heard.append(json.loads(of.recv(timeout=max(0.0, deadline - time.monotonic())))["kind"])
-    return heard
+    while wanted not in received:
+        received.append(json.loads(socket.recv(timeout=max(0.0, deadline - time.monotonic())))["kind"])
+    return received
 
 
-def test_both_hear_of_one_change_also_after_their_listeners_lost_the_database(
-    transactional_db: None, webs: list[str]
+def test_both_processes_send_updates_after_losing_the_database_connection(
+    transactional_db: None, addresses: list[str]
 ) -> None:
     cast = make_cast()
-    with page(webs[0], cast) as first, page(webs[1], cast) as second:
+    with open_socket(addresses[0], cast) as first, open_socket(addresses[1], cast) as second:
         workloads.submit(acting=cast.dave, project=cast.vision, document=training("one"))
         assert kinds(first, "workload")
         assert kinds(second, "workload")

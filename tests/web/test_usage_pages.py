@@ -1,4 +1,4 @@
-"""Usage, cost and budgets on their page."""
+"""Tests of the usage page: sums, cost, export and budgets."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -32,7 +32,7 @@ def used(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_the_page_adds_up_what_the_reader_may_see(sign_in) -> None:
+def test_usage_sums_cover_visible_projects_only(sign_in) -> None:
     everything = sign_in("alice").get("/usage?span=24h").content.decode()
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
     own = sign_in("erin").get("/usage?span=24h").content.decode()
@@ -41,9 +41,9 @@ def test_the_page_adds_up_what_the_reader_may_see(sign_in) -> None:
 
 
 @pytest.mark.usefixtures("used")
-@pytest.mark.parametrize("span", ["24h", "7d", "month", "last", "90d", "12m", "for ever", ""])
+@pytest.mark.parametrize("span", ["24h", "7d", "month", "last", "90d", "12m", "forever", ""])
 @pytest.mark.parametrize("step", ["", "hour", "day", "week", "month", "blink"])
-def test_every_time_and_step_that_can_stand_in_the_address_is_answered(sign_in, span: str, step: str) -> None:
+def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "Australia/Lord_Howe"  # half an hour off, and so is its summer time
     answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
@@ -51,7 +51,7 @@ def test_every_time_and_step_that_can_stand_in_the_address_is_answered(sign_in, 
 
 
 @pytest.mark.usefixtures("used")
-def test_names_are_searched_and_sums_chart_and_file_follow(sign_in) -> None:
+def test_search_narrows_sums_chart_and_export(sign_in) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]
@@ -60,33 +60,33 @@ def test_names_are_searched_and_sums_chart_and_file_follow(sign_in) -> None:
     assert [line.name for line in by_person["lines"]] == ["grace"]
     file = b"".join(client.get("/usage?span=24h&search=vis&format=csv").streaming_content).decode()
     assert "vision" in file and "ads" not in file
-    nobody = client.get("/usage?span=24h&search=%00<script>").content.decode()
-    assert "No matches" in nobody and "<script>" not in nobody.split("u-search")[1][:200]
+    no_matches = client.get("/usage?span=24h&search=%00<script>").content.decode()
+    assert "No matches" in no_matches and "<script>" not in no_matches.split("u-search")[1][:200]
 
 
 @pytest.mark.usefixtures("used")
-def test_the_chart_s_data_add_up_to_the_total(sign_in) -> None:
+def test_chart_adds_up_to_the_total(sign_in) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
     assert [line.name for line in context["lines"]] == ["vision", "ads"]
 
 
 @pytest.mark.usefixtures("used")
-def test_a_zone_that_is_none_is_taken_for_utc(sign_in) -> None:
+def test_unknown_time_zone_is_utc(sign_in) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "../../etc/passwd"
     assert "UTC time" in client.get("/usage?span=24h").content.decode()
 
 
 @pytest.mark.usefixtures("used")
-def test_the_report_is_downloaded_as_it_stands(sign_in) -> None:
+def test_usage_is_exported_as_csv(sign_in) -> None:
     answer = sign_in("alice").get("/usage?span=24h&by=user&format=csv")
     lines = b"".join(answer.streaming_content).decode().split()
     assert lines[0] == "at,user,gpu_hours,cpu_hours,memory_gib_hours,cost"
     assert [line.split(",")[1:3] for line in lines[1:]] == [["dave", "8.0"], ["grace", "2.0"]]
 
 
-def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in) -> None:
+def test_only_admins_set_change_and_delete_a_budget(cast: Cast, sign_in) -> None:
     bob = sign_in("bob")
     values = {"owner": "projects/vision", "gpu_hours": "300", "warn_at": "50, 100 %", "version": "0"}
     assert bob.post("/budgets/new", values, **HTMX).status_code == 204
@@ -106,19 +106,19 @@ def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"gpu_hours": "0"}, "greater than or equal to 1"),
         ({"gpu_hours": "9", "warn_at": "soon"}, "whole percentages"),
         ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percentages"),
     ],
 )
-def test_what_cannot_be_a_budget_is_told_beside_its_field(sign_in, values: dict, said: str) -> None:
+def test_invalid_budget_is_rejected_with_an_error(sign_in, values: dict, message: str) -> None:
     answer = sign_in("alice").post("/budgets/projects/vision", {"version": "0", **values}, **HTMX)
-    assert (answer.status_code, said in answer.content.decode()) == (422, True)
+    assert (answer.status_code, message in answer.content.decode()) == (422, True)
 
 
-def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> None:
+def test_budget_shows_used_share_to_users_of_its_project(cast: Cast, sign_in) -> None:
     budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,
@@ -129,7 +129,7 @@ def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> 
     assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()
 
 
-def test_more_projects_cost_no_more_queries(cast: Cast, sign_in) -> None:
+def test_more_projects_need_no_more_queries(cast: Cast, sign_in) -> None:
     Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
     budgets.set_budget(acting=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
     grace, counts = sign_in("grace"), []
@@ -144,7 +144,7 @@ def test_more_projects_cost_no_more_queries(cast: Cast, sign_in) -> None:
     assert counts[0] == counts[1]
 
 
-def test_columns_stand_on_each_other_and_fill_the_scale() -> None:
+def test_columns_are_stacked_and_fill_the_scale() -> None:
     drawn = columns([("a", [(3.0, "x"), (0.0, "x")]), ("b", [(1.0, "y"), (4.0, "y")])])
     assert [(piece.kind, piece.y, piece.height) for piece in drawn.pieces] == [
         ("a", 50, 150), ("b", 0, 50), ("b", 0, 200),
@@ -153,7 +153,7 @@ def test_columns_stand_on_each_other_and_fill_the_scale() -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, monkeypatch) -> None:
+def test_largest_projects_are_listed_and_the_export_has_all(sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.MOST_LINES", 1)
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
@@ -163,7 +163,7 @@ def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, mon
     assert "vision" in file and "ads" in file
 
 
-def test_budgets_come_in_pages(cast: Cast, sign_in, monkeypatch) -> None:
+def test_budgets_are_paged(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.MOST_BUDGETS", 1)
     for owner in (cast.vision, cast.ads):
         budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 10})

@@ -1,4 +1,4 @@
-"""Filters, columns and saved views of the workload list."""
+"""Tests of filters, columns and saved views of the workload list."""
 
 from projects.models import SavedView, Workload
 from tests import factories as make
@@ -7,38 +7,38 @@ from tests.cast import Cast
 HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
-def three(cast: Cast) -> list[Workload]:
+def create_three_workloads(cast: Cast) -> list[Workload]:
     mine = [make.workload(cast.vision, f"w{n}", by=cast.dave.user) for n in range(2)]
     return [*mine, make.workload(cast.vision, "carols", by=cast.carol.user)]
 
 
-def test_several_are_cancelled_together_after_one_has_seen_which(cast: Cast, sign_in) -> None:
-    rows = three(cast)
+def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in) -> None:
+    rows = create_three_workloads(cast)
     chosen = {"w": [str(row.pk) for row in rows]}
-    asked = sign_in("dave").get("/workloads/cancel", chosen, **HTMX).content.decode()
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, **HTMX).content.decode()
     assert (
-        "Cancel 2 workloads?" in asked
-        and "w0" in asked
-        and "does not allow you to cancel 1 other workload" in asked
+        "Cancel 2 workloads?" in dialog
+        and "w0" in dialog
+        and "does not allow you to cancel 1 other workload" in dialog
     )
     assert set(Workload.objects.values_list("phase", flat=True)) == {"pending"}
-    done = sign_in("dave").post("/workloads/cancel", chosen, **HTMX)
-    assert "2 workloads cancelled" in done.headers["HX-Trigger"]
+    answer = sign_in("dave").post("/workloads/cancel", chosen, **HTMX)
+    assert "2 workloads cancelled" in answer.headers["HX-Trigger"]
     assert {row.name: row.phase for row in Workload.objects.all()} == {
         "w0": "cancelled", "w1": "cancelled", "carols": "pending",
     }  # fmt: skip
 
 
-def test_what_one_does_not_see_or_has_ended_is_not_cancelled(cast: Cast, sign_in) -> None:
-    rows = three(cast)
+def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in) -> None:
+    rows = create_three_workloads(cast)
     chosen = {"w": [str(rows[0].pk), "nonsense"]}
     assert "Nothing to cancel" in sign_in("grace").get("/workloads/cancel", chosen, **HTMX).content.decode()
     sign_in("grace").post("/workloads/cancel", chosen, **HTMX)
     assert Workload.objects.filter(phase="pending").count() == 3
 
 
-def test_columns_are_chosen_in_the_address(cast: Cast, sign_in) -> None:
-    three(cast)
+def test_columns_are_chosen_by_query(cast: Cast, sign_in) -> None:
+    create_three_workloads(cast)
     usual = sign_in("erin").get("/workloads").content.decode()
     assert "Status" in usual and ">Department<" not in usual.partition("<table")[2]
     shaped = sign_in("erin").get("/workloads?columns=gpus&columns=department").content.decode()
@@ -47,10 +47,10 @@ def test_columns_are_chosen_in_the_address(cast: Cast, sign_in) -> None:
     assert "Status" in sign_in("erin").get("/workloads?columns=none").content.decode()
 
 
-def test_a_view_is_one_s_own_and_opens_the_list_as_it_was(cast: Cast, sign_in) -> None:
+def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in) -> None:
     erin = sign_in("erin")
-    asked = erin.get("/workloads/views/new?state=ended&columns=gpus&cursor=abc", **HTMX).content.decode()
-    assert "state=ended&amp;columns=gpus" in asked
+    dialog = erin.get("/workloads/views/new?state=ended&columns=gpus&cursor=abc", **HTMX).content.decode()
+    assert "state=ended&amp;columns=gpus" in dialog
     saved = {"name": "Done", "query": "state=ended&columns=gpus&cursor=abc"}
     assert erin.post("/workloads/views/new", saved, **HTMX).headers["HX-Redirect"].endswith("columns=gpus")
     view = SavedView.objects.get()
@@ -64,6 +64,6 @@ def test_a_view_is_one_s_own_and_opens_the_list_as_it_was(cast: Cast, sign_in) -
     assert not SavedView.objects.exists()
 
 
-def test_a_view_without_a_name_is_refused_beside_the_field(sign_in) -> None:
+def test_saved_view_needs_a_name(sign_in) -> None:
     answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, **HTMX)
     assert answer.status_code == 422

@@ -6,7 +6,7 @@ from projects.acting import Acting
 from projects.services.workloads.templates import set_template
 
 NIGHTLY = """\
-# Every night on what came in by day.
+# Train every night on the data of the day.
 kind: elastic
 command: torchrun train.py --data /data/today
 env:
@@ -29,7 +29,7 @@ roles:
 """
 
 
-def some_templates(scene: Any) -> None:
+def create_templates(scene: Any) -> None:
     dave, ada = (Acting.person(scene.people[name]) for name in ("dave", "ada"))
     vision, speech = scene.projects["vision"], scene.projects["speech"]
     for name, text, about in (

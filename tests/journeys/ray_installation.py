@@ -17,7 +17,7 @@ from tests.journeys.installation import Installation, until
 T = TypeVar("T")
 POOL = "cluster"
 LONG = 120.0
-# Tells where it is and what it sees, then works until it is asked to end.
+# Prints its rank, node and devices, then works until it is told to stop.
 WORKS = """
 echo "$BERTH_POD_ID" >> "$BERTH_WORKSPACE/started"
 echo "rank $RANK of $WORLD_SIZE in run $BERTH_RUN on $BERTH_NODE sees $CUDA_VISIBLE_DEVICES in $BERTH_POD_DIR"
@@ -25,43 +25,45 @@ trap 'echo "asked to end"; exit 0' TERM
 step=0
 while [ ! -e "$BERTH_WORKSPACE/enough" ]; do step=$((step + 1)); echo "step $step"; sleep 0.1; done
 """
-_TOLD = re.compile(r"^rank (\d+) of (\d+) in run (\d+) on (\S+) sees (\S+) in (\S+)$", re.MULTILINE)
+_POD_OUTPUT = re.compile(r"^rank (\d+) of (\d+) in run (\d+) on (\S+) sees (\S+) in (\S+)$", re.MULTILINE)
 
 
-def ray_place(berth: Installation, root: Path) -> "Place":
-    """Vision has two GPUs of quota there, ads four; three nodes of two are the most."""
+def start_ray_installation(berth: Installation, root: Path) -> "RayInstallation":
+    """Start Berth with a Ray pool of up to three nodes of two GPUs. Quotas: vision 2 GPUs, ads 4."""
     berth.start("--demo")
-    place = Place(berth, *(sign_in(berth, name, root / name) for name in ("admin", "dave", "grace")))
-    place.admin.berth(
+    installation = RayInstallation(
+        berth, *(sign_in(berth, name, root / name) for name in ("admin", "dave", "grace"))
+    )
+    installation.admin.berth(
         "pool", "create", POOL, "--provider", "local", "--runtime", "ray", "--nodes", "0:3",
         "--gpus-per-node", "2", "--cpu", "2", "--memory", "2048",
         "--set", "reconcile_tick=1", "--set", "autoscale_idle_timeout=600",
     )  # fmt: skip
-    quotas = place.admin.client().quotas
+    quotas = installation.admin.client().quotas
     for name, gpus in (("research", 2), ("product", 4)):
         quotas.create("department", name, POOL, {"gpu": gpus})
     for name, gpus in (("vision", 2), ("ads", 4)):
         quotas.create("project", name, POOL, {"gpu": gpus})
-    return place
+    return installation
 
 
 @dataclass(frozen=True)
-class Place:
+class RayInstallation:
     berth: Installation
     admin: Terminal
     dave: Terminal
     grace: Terminal
-    devices = {"cluster-0": "0,1", "cluster-1": "2,3"}  # while nothing was replaced
+    devices = {"cluster-0": "0,1", "cluster-1": "2,3"}  # until a node is replaced
 
     def submit(
-        self, who: Terminal, name: str, command: str = WORKS, replicas: int = 2, **more: Any
+        self, user: Terminal, name: str, command: str = WORKS, replicas: int = 2, **more: Any
     ) -> Workload:
         role = {"name": "worker", "replicas": replicas, "gpu": 2, "cpu": 0.1, "memory_mib": 64}
         document = {
-            "name": name, "project": "vision" if who is self.dave else "ads", "pools": [POOL],
+            "name": name, "project": "vision" if user is self.dave else "ads", "pools": [POOL],
             "command": ["sh", "-c", command], "roles": [role], "grace_period_seconds": 5, **more,
         }  # fmt: skip
-        return who.client().workloads.submit(document)
+        return user.client().workloads.submit(document)
 
     def cancel_all(self) -> None:
         client = self.admin.client()
@@ -74,28 +76,28 @@ class Place:
         (self._workspace(workload) / "enough").touch()
 
     def started(self, workload: Workload) -> list[str]:
-        """Every pod that ever began, as it said itself."""
+        """Return the ids that all pods ever started have written, with repetitions."""
         return self.written(workload, "started").split()
 
     def written(self, workload: Workload, name: str) -> str:
         return (self._workspace(workload) / name).read_text()
 
     def pods(self, workload: Workload, run: int | None = None) -> list[Pod]:
-        """Of one run, the present one unless told, by rank."""
+        """Return the pods of a run, by default the current one, ordered by rank."""
         client = self.admin.client()
         run = run or client.workloads.get(workload.id).run
-        found = [pod for pod in client.workloads.pods(workload.id) if pod.run == run]
-        return sorted(found, key=lambda pod: pod.rank)
+        pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == run]
+        return sorted(pods, key=lambda pod: pod.rank)
 
     def log(self, workload: Workload, pod: Pod) -> str:
         log = self.admin.client().workloads.log(workload.id, pod=pod.short_name, run=pod.run)
         return log.data.decode()
 
-    def told(self, workload: Workload, pod: Pod) -> Sequence[str]:
-        """Rank, how many, run, node, devices, directory: as the pod sees it."""
-        found = until(lambda: _TOLD.search(self.log(workload, pod)))
-        assert found is not None
-        return found.groups()
+    def pod_output(self, workload: Workload, pod: Pod) -> Sequence[str]:
+        """Return rank, world size, run, node, devices and directory as printed by the pod."""
+        match = until(lambda: _POD_OUTPUT.search(self.log(workload, pod)))
+        assert match is not None
+        return match.groups()
 
     def events(self, workload: Workload) -> Sequence[Event]:
         return self.admin.client().workloads.events(workload.id)
@@ -104,21 +106,21 @@ class Place:
         return {node.name: node for node in self.admin.client().nodes.list(pool=POOL)}
 
     def part(self, node: Node, name: str) -> int:
-        """The process id of Ray's part of this name on a node."""
+        """Return the id of the Ray process of this name on a node."""
         below = descendants(self.process(node))
         return next(pid for pid in below if name_of(pid) == name)
 
     def process(self, node: Node) -> int:
-        """That of the node itself, above Ray and the agent."""
+        """Return the id of the node's own process, the parent of Ray and the agent."""
         home = self.berth.home / "raylets/nodes" / POOL / str(node.instance_id)
         record = read_record(str(home / "process"))
         assert record is not None
         return int(record["pid"])
 
     def process_of(self, workload: Workload, pod: Pod) -> int:
-        """That of the pod's command."""
-        where = Path(self.told(workload, pod)[-1]).parent
-        status = read_record(str(where / "status"))
+        """Return the id of the process of the pod's command."""
+        directory = Path(self.pod_output(workload, pod)[-1]).parent
+        status = read_record(str(directory / "status"))
         assert status is not None
         return int(status["pid"])
 
@@ -126,43 +128,43 @@ class Place:
         client = self.admin.client()
 
         def reached() -> Workload | None:
-            found = client.workloads.get(workload.id)
-            return found if found.phase in phases else None
+            current = client.workloads.get(workload.id)
+            return current if current.phase in phases else None
 
-        found = self._until(reached, workload)
-        assert found is not None
-        return found
+        current = self._until(reached, workload)
+        assert current is not None
+        return current
 
     def until_pods(
         self, workload: Workload, running: int, *, run: int | None = None, without: Pod | None = None
     ) -> None:
-        """So many of a run, the present one unless told."""
+        """Wait until this many pods of a run, by default the current one, are running."""
 
-        def there() -> bool:
+        def enough() -> bool:
             pods = [pod for pod in self.pods(workload, run) if without is None or pod.id != without.id]
             return [pod.state for pod in pods].count("running") == running
 
-        self._until(there, workload)
+        self._until(enough, workload)
 
     def until_on_new_nodes(self, workload: Workload, former: Collection[str | None]) -> None:
-        """All its nodes are ready, none is a former instance, and each has a pod."""
+        """Wait until all nodes are new instances, ready, and running a pod."""
 
-        def there() -> bool:
+        def replaced() -> bool:
             nodes = self.nodes()
             if any(node.instance_id in former or node.state != "ready" for node in nodes.values()):
                 return False
             return {pod.node for pod in self.pods(workload) if pod.state == "running"} == nodes.keys()
 
-        self._until(there, workload)
+        self._until(replaced, workload)
 
-    def _until(self, look: Callable[[], T], workload: Workload) -> T:
+    def _until(self, probe: Callable[[], T], workload: Workload) -> T:
         try:
-            return until(look, LONG)
+            return until(probe, LONG)
         except AssertionError:
             raise AssertionError(self.story(workload)) from None
 
     def story(self, workload: Workload) -> str:
-        """What there is to know of a workload that does not come to what was expected."""
+        """Describe a workload that does not reach the expected state, with its pool and the scheduler log."""
         client = self.admin.client()
         now = client.workloads.get(workload.id)
         lines = [f"{now.phase}: {now.reason}: {now.message}"]

@@ -1,4 +1,4 @@
-"""A pod of the scene with a log on this machine."""
+"""A long log for the pods of a workload of the scene."""
 
 import math
 from pathlib import Path
@@ -7,7 +7,7 @@ from pools.runtimes.pod_dir import PodDir
 from projects.models import Workload
 
 
-def a_log(workload: Workload, home: Path) -> None:
+def write_log(workload: Workload, home: Path) -> None:
     pool = workload.pool
     pool.runtime = "local"
     pool.save(update_fields=["runtime"])

@@ -1,4 +1,4 @@
-"""An inference service in the middle of a scale-out."""
+"""An inference service of the scene, in the middle of a scale-out."""
 
 import math
 from datetime import datetime, timedelta
@@ -35,7 +35,7 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def a_service(scene: Any) -> Workload:
+def create_service(scene: Any) -> Workload:
     now = timezone.now()
     dave = Acting.person(scene.people["dave"])
     row = workloads.submit(acting=dave, document={**DOCUMENT, "project": "vision", "pools": ["train"]})
@@ -48,7 +48,7 @@ def a_service(scene: Any) -> Workload:
     Service.objects.filter(pk=service.pk).update(weight_version="step-1200", next_number=6)
     _engines(service, now)
     _requests(service, now)
-    _hour(service, now)
+    _metrics(service, now)
     return row
 
 
@@ -115,8 +115,8 @@ def _request(
     )  # fmt: skip
 
 
-def _hour(service: Service, now: datetime) -> None:
-    """A wave of requests; for a minute nobody told anything."""
+def _metrics(service: Service, now: datetime) -> None:
+    """Create an hour of metrics in waves, with a gap of one and a half minutes."""
     for number in range(120):
         at = now - timedelta(seconds=30 * (120 - number))
         wave = 0.45 + 0.45 * math.sin(number / 14)
@@ -138,7 +138,7 @@ def _hour(service: Service, now: datetime) -> None:
 
 
 def _window(now: datetime) -> Window:
-    """The last minute: full, and more waits than there should."""
+    """Return the last minute of samples: engines in full use, and requests queued."""
     window = Window()
     names = tuple(f"engine_{number}" for number in range(4))
     for back in range(60, -1, -10):

@@ -1,4 +1,4 @@
-"""Fair-share explanations read the same over REST and on pages."""
+"""Tests of fair-share explanations on pages and over REST."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 
 @pytest.fixture
-def divided(cast: Cast) -> Cast:
-    """A node of two GPUs. Speech and vision each ask for two; weights are 1 and 2."""
+def contended(cast: Cast) -> Cast:
+    """A node of two GPUs. Speech and vision each request two; their weights are 1 and 2."""
     make.quota(cast.research, cast.pool, 2)
     make.quota(cast.vision, cast.pool, 0, weight_gpu=2)
     make.quota(cast.speech, cast.pool, 0, weight_gpu=1)
@@ -29,19 +29,19 @@ def divided(cast: Cast) -> Cast:
     return cast
 
 
-def told(cast: Cast, name: str, address: str) -> Any:
-    return asked(cast, name, f"quotas/{address}/share")
+def get_share(cast: Cast, name: str, address: str) -> Any:
+    return get(cast, name, f"quotas/{address}/share")
 
 
-def asked(cast: Cast, name: str, address: str) -> Any:
+def get(cast: Cast, name: str, address: str) -> Any:
     _, secret = tokens.issue(
         acting=cast.people[name], name=f"t-{ApiToken.objects.count()}", scopes=["read"], expires_at=None
     )
     return Client().get(f"/api/v1/{address}", HTTP_AUTHORIZATION=f"Bearer {secret}")
 
 
-def test_numbers_and_sentences_say_the_same(divided: Cast) -> None:
-    answer = told(divided, "alice", "projects/vision/local").json()
+def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
+    answer = get_share(contended, "alice", "projects/vision/local").json()
     department, project = (each for each in answer["trace"] if each["resource"] == "gpu")
     assert (department["name"], department["queue"], department["share"]) == ("research", "local", 2)
     assert (project["name"], project["queue"], project["total"], project["share"]) == (
@@ -67,8 +67,8 @@ def test_numbers_and_sentences_say_the_same(divided: Cast) -> None:
     assert sum(each["granted"] for each in project["rounds"]) == project["share"]
 
 
-def test_the_page_tells_it_in_the_same_words(divided: Cast, sign_in: Any) -> None:
-    lines = [line for each in told(divided, "alice", "projects/vision/local").json()["trace"]
+def test_page_shows_the_sentences_of_the_api(contended: Cast, sign_in: Any) -> None:
+    lines = [line for each in get_share(contended, "alice", "projects/vision/local").json()["trace"]
              for line in each["explanation"]]  # fmt: skip
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
     inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
@@ -78,8 +78,8 @@ def test_the_page_tells_it_in_the_same_words(divided: Cast, sign_in: Any) -> Non
     assert "<html" not in inner
 
 
-def test_a_member_reads_its_own_project_and_no_other_name(divided: Cast, sign_in: Any) -> None:
-    answer = told(divided, "dave", "projects/vision/local")
+def test_member_sees_own_project_and_no_other_names(contended: Cast, sign_in: Any) -> None:
+    answer = get_share(contended, "dave", "projects/vision/local")
     assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, "not the department, nor others"
     assert "speech" not in answer.content.decode()
     assert "another project" in answer.content.decode()
@@ -88,24 +88,24 @@ def test_a_member_reads_its_own_project_and_no_other_name(divided: Cast, sign_in
     assert "speech" not in page.content.decode()
 
 
-def test_only_who_sees_a_queue_reads_how_its_share_came_about(divided: Cast, sign_in: Any) -> None:
+def test_explanation_needs_access_to_the_queue(contended: Cast, sign_in: Any) -> None:
     answers = {
         "projects/vision/local": {"bob": 200, "dave": 200, "erin": 200, "grace": 404, "frank": 404},
         "departments/research/local": {"alice": 200, "bob": 200, "dave": 404, "grace": 404, "frank": 404},
         "projects/vision/nowhere": {"alice": 404, "dave": 404},
     }  # fmt: skip
-    for address, who in answers.items():
-        for name, status in who.items():
-            assert told(divided, name, address).status_code == status, (name, address)
+    for address, statuses in answers.items():
+        for name, status in statuses.items():
+            assert get_share(contended, name, address).status_code == status, (name, address)
             assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
 
 
-def test_the_tree_and_the_waiting_workload_lead_there(divided: Cast, sign_in: Any) -> None:
+def test_quota_tree_and_pending_workload_link_to_the_explanation(contended: Cast, sign_in: Any) -> None:
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()
-    make.standing(divided.vision, divided.pool, share=2, held=0, asked=2)
-    make.standing(divided.research, divided.pool, share=2, held=0, asked=2)
+    make.standing(contended.vision, contended.pool, share=2, held=0, asked=2)
+    make.standing(contended.research, contended.pool, share=2, held=0, asked=2)
     for name, of_department in (("alice", True), ("dave", False)):
         client = sign_in(name)
         waits = Workload.objects.get(name="waits")
@@ -115,27 +115,27 @@ def test_the_tree_and_the_waiting_workload_lead_there(divided: Cast, sign_in: An
             assert ('href="/quotas/departments/research/local/share"' in text) is of_department, (name, page)
 
 
-def test_the_answer_to_why_and_the_admin_site_tell_it_in_the_same_words(divided: Cast) -> None:
+def test_explain_api_and_admin_site_show_the_same_sentences(contended: Cast) -> None:
     row = QueueStanding.objects.create(
-        pool=divided.pool, project=divided.vision, share=[0] * 3, allocated=[0] * 3, requested=[2000, 0, 0],
-        usage=[0.0] * 3, at=timezone.now(),
+        pool=contended.pool, project=contended.vision, share=[0] * 3, allocated=[0] * 3,
+        requested=[2000, 0, 0], usage=[0.0] * 3, at=timezone.now(),
     )  # fmt: skip
-    story = told(divided, "alice", "projects/vision/local").json()["trace"]
-    department, project = (each["explanation"] for each in story if each["resource"] == "gpu")
+    trace = get_share(contended, "alice", "projects/vision/local").json()["trace"]
+    department, project = (each["explanation"] for each in trace if each["resource"] == "gpu")
     waits = Workload.objects.get(name="waits")
-    why = asked(divided, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
+    why = get(contended, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"]["gpu"], why["project"]["how"]["gpu"]) == (department, project)
-    user = divided.alice.user
+    user = contended.alice.user
     user.is_staff = True
     user.save()
-    desk = Client()
-    desk.force_login(user)
-    page = desk.get(reverse("admin:scheduler_queuestanding_change", args=[row.pk])).content.decode()
+    admin_client = Client()
+    admin_client.force_login(user)
+    page = admin_client.get(reverse("admin:scheduler_queuestanding_change", args=[row.pk])).content.decode()
     for line in project:
         assert escape(line) in page
 
 
-def test_the_answer_to_why_tells_of_no_department_that_is_not_seen_whole(divided: Cast) -> None:
+def test_explain_api_hides_partly_visible_departments(contended: Cast) -> None:
     waits = Workload.objects.get(name="waits")
-    why = asked(divided, "dave", f"workloads/{waits.pk}/explain").json()["queue"]
+    why = get(contended, "dave", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"], why["project"]["how"]["gpu"][-1]) == ({}, "Fair share: 1 GPU.")

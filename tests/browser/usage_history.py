@@ -1,4 +1,4 @@
-"""Reproducible usage history of an organisation."""
+"""Reproducible usage history of the scene."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,8 +14,8 @@ PEOPLE = {"vision": ("dave", 9.5), "speech": ("erin", 6), "robotics": ("carol", 
           "search": ("heidi", 3)}  # fmt: skip
 
 
-def some_weeks(scene: Any) -> None:
-    """Busy by day, calmer at night and at weekends; search has just begun."""
+def create_usage_history(scene: Any) -> None:
+    """Create weeks of usage, lower at night and at weekends; the project search is new."""
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     pool = scene.pools["train"]
     rows = []

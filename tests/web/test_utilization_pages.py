@@ -1,4 +1,4 @@
-"""Claims about pages that show what is allocated and used: in numbers, in charts, and unknown as unknown."""
+"""Tests of allocated, used and unmeasured resources on pages."""
 
 import re
 from datetime import timedelta
@@ -27,21 +27,21 @@ def page(client, path: str) -> str:
     return client.get(path).content.decode()
 
 
-def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, pod: Pod) -> None:
+def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
     make.used_then(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/utilization?span=6h"):
         text = page(sign_in("erin"), path)
-        for said in (
+        for fragment in (
             "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % used, 2 GiB",
             "<svg",
         ):  # fmt: skip
-            assert said in text, (path, said)
+            assert fragment in text, (path, fragment)
         assert "not measured" not in text
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
-def test_what_nobody_measured_is_said_to_be_unknown(cast: Cast, sign_in, pod: Pod) -> None:
+def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}")
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
@@ -51,14 +51,14 @@ def test_what_nobody_measured_is_said_to_be_unknown(cast: Cast, sign_in, pod: Po
     assert "0 %" not in text
 
 
-def test_a_waiting_workload_has_no_use_to_tell_yet(cast: Cast, sign_in) -> None:
-    waits = make.workload(cast.vision, "waits")
-    text = page(sign_in("dave"), f"/workloads/{waits.pk}")
+def test_pending_workload_has_no_utilization(cast: Cast, sign_in) -> None:
+    pending = make.workload(cast.vision, "waits")
+    text = page(sign_in("dave"), f"/workloads/{pending.pk}")
     assert 'id="use"' in text, "so that it can appear"
     assert "Resource use" not in text
 
 
-def test_idle_gpus_are_told_on_the_page_and_in_the_list(cast: Cast, sign_in, pod: Pod) -> None:
+def test_idle_gpus_are_marked_on_page_and_list(cast: Cast, sign_in, pod: Pod) -> None:
     other = make.workload(cast.vision, "busy-one", phase="running", run=1, started_at=make.ago(hours=2))
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
@@ -68,7 +68,7 @@ def test_idle_gpus_are_told_on_the_page_and_in_the_list(cast: Cast, sign_in, pod
     assert page(client, "/workloads").count("GPUs idle") == 1
 
 
-def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
+def test_node_page_shows_gpu_utilization_without_workload_names(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25)
     path = f"/nodes/{pod.node.name}/utilization"
     assert "is not measured" in page(sign_in("grace"), path)
@@ -76,7 +76,7 @@ def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
     text = page(sign_in("grace"), path)
     assert "GPU 0: 0 % used, 4 MiB" in text
     assert "GPU 1: 25.5 % used, 2 GiB" in text
-    assert "train" not in text, "whose work it is, is told to those who may know"
+    assert "train" not in text, "workload names are shown only to users who may see them"
     assert path in page(sign_in("grace"), f"/nodes/{pod.node.name}")
     assert sign_in("grace").get("/nodes/none/utilization").status_code == 404
     for hidden in (path, f"/nodes/{pod.node.name}", f"/node-pools/{pod.node.pool.name}",
@@ -84,7 +84,7 @@ def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
         assert sign_in("frank").get(hidden).status_code == 404, hidden
 
 
-def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_separates_allocated_from_used(cast: Cast, sign_in, pod: Pod) -> None:
     client = sign_in("dave")
     assert "not busy" not in page(client, "/")
     pod.allocation.bound_at = make.ago(hours=3)
@@ -99,11 +99,11 @@ def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
 
 
 @pytest.mark.parametrize("span", ["1h", "7d", "", "x", "%00", "-1"])
-def test_any_span_is_answered(cast: Cast, sign_in, pod: Pod, span: str) -> None:
+def test_every_span_is_accepted(cast: Cast, sign_in, pod: Pod, span: str) -> None:
     assert sign_in("dave").get(f"/workloads/{pod.workload_id}/utilization?span={span}").status_code == 200
 
 
-def test_hours_of_what_has_ended_can_still_be_seen(cast: Cast, sign_in, pod: Pod) -> None:
+def test_ended_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Pod) -> None:
     make.used_then(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
@@ -113,7 +113,7 @@ def test_hours_of_what_has_ended_can_still_be_seen(cast: Cast, sign_in, pod: Pod
 
 
 def outline(text: str, kind: str) -> list[int]:
-    """The places along the axis (0 to 1000) at which a chart's first path of this kind is above zero."""
+    """Return where on the axis (0 to 1000) a chart's first path of this kind is above zero."""
     path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)
     assert path is not None
     return [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", path[1]) if int(y) < HEIGHT]
@@ -137,7 +137,7 @@ def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> Non
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     line = re.search(r'<path class="line" d="([^"]+)"', text)
     assert line is not None
-    assert line[1].count("M") == 2, "the line of what is allocated is not drawn through the gap"
+    assert line[1].count("M") == 2, "the line of allocated GPUs is not drawn through the gap"
 
 
 def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:

@@ -1,4 +1,4 @@
-"""The scaling endpoints: statuses, codes and fields."""
+"""Tests of the scaling endpoints: statuses, codes and fields."""
 
 from collections.abc import Callable
 
@@ -12,30 +12,34 @@ OUTSIDE = ("http://198.51.100.10:30000", "http://198.51.100.11:30000")
 
 
 @pytest.mark.shows("RLX-15", "RLX-16", "RLX-19", "RLX-20", "RLX-47", "RLX-61")
-def test_a_service_of_four_is_scaled_to_eight_and_told_about_on_the_way(
-    stage: ServiceStage, dave: Caller
-) -> None:
+def test_scale_out_from_four_to_eight_engines_is_reported(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(engines=4)
     answer = dave.post("services/chat/scale_out", {"num_replicas": 8, "timeout_secs": 300})
-    said = answer.json()
-    assert (answer.status_code, said["status"]) == (200, "PENDING")
-    assert said["message"] == "Scale-out request accepted"
-    at = f"services/chat/scale_out/{said['request_id']}"
+    accepted = answer.json()
+    assert (answer.status_code, accepted["status"]) == (200, "PENDING")
+    assert accepted["message"] == "Scale-out request accepted"
+    at = f"services/chat/scale_out/{accepted['request_id']}"
     stage.until(lambda: dave.get(at).json()["status"] == "ACTIVE")
-    told = dave.get(at).json()
-    assert {name: told[name] for name in ("model_name", "num_replicas", "engine_urls", "engine_ids")} == {
+    request = dave.get(at).json()
+    assert {name: request[name] for name in ("model_name", "num_replicas", "engine_urls", "engine_ids")} == {
         "model_name": "default", "num_replicas": 8, "engine_urls": [],
         "engine_ids": ["engine_4", "engine_5", "engine_6", "engine_7"],
     }  # fmt: skip
-    assert (told["failed_engines"], told["error_message"], told["weight_version"]) == ([], None, None)
-    assert [step["status"] for step in told["steps"]][-1] == "ACTIVE"
-    assert isinstance(told["updated_at"], float)
+    assert (request["failed_engines"], request["error_message"], request["weight_version"]) == (
+        [],
+        None,
+        None,
+    )
+    assert [step["status"] for step in request["steps"]][-1] == "ACTIVE"
+    assert isinstance(request["updated_at"], float)
     assert dave.get("services/chat/engines").json()["total_engines"] == 8
     assert stage.states(service) == ["ACTIVE"] * 8
 
 
 @pytest.mark.shows("RLX-06", "RLX-07", "RLX-26", "RLX-60")
-def test_one_operation_at_a_time_and_the_same_again_is_the_same(stage: ServiceStage, dave: Caller) -> None:
+def test_repeated_scale_request_returns_the_same_id_and_another_is_409(
+    stage: ServiceStage, dave: Caller
+) -> None:
     stage.serve()
     first = dave.post("services/chat/scale_out", {"num_replicas": 3}).json()
     again = dave.post("services/chat/scale_out", {"num_replicas": 3})
@@ -51,7 +55,7 @@ def test_one_operation_at_a_time_and_the_same_again_is_the_same(stage: ServiceSt
 
 
 @pytest.mark.shows("RLX-06")
-def test_an_idempotency_key_gives_the_first_answer(stage: ServiceStage, dave: Caller) -> None:
+def test_idempotency_key_replays_the_first_answer(stage: ServiceStage, dave: Caller) -> None:
     stage.serve()
     first, again = (
         dave.post("services/chat/scale_out", {"num_replicas": 2}, Idempotency_Key="k") for _ in range(2)
@@ -61,20 +65,20 @@ def test_an_idempotency_key_gives_the_first_answer(stage: ServiceStage, dave: Ca
 
 
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")
-def test_engines_elsewhere_are_connected_once(stage: ServiceStage, dave: Caller) -> None:
+def test_external_engines_are_connected_once(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
     for url in OUTSIDE:
         stage.engines.appear(url)
-    said = dave.post("services/chat/scale_out", {"engine_urls": [f"{OUTSIDE[0]}/"]}).json()
-    request = stage.finish(ScaleRequest.objects.get(pk=said["request_id"]))
-    assert stage.way(request)[:2] == ["PENDING", "CONNECTING"]
-    assert stage.way(request)[2:] == ["HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
+    answer = dave.post("services/chat/scale_out", {"engine_urls": [f"{OUTSIDE[0]}/"]}).json()
+    request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
+    assert stage.statuses(request)[:2] == ["PENDING", "CONNECTING"]
+    assert stage.statuses(request)[2:] == ["HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"]
     assert OUTSIDE[0] in stage.routed()
-    said = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
-    request = stage.finish(ScaleRequest.objects.get(pk=said["request_id"]))
+    answer = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
+    request = stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert request.engine_urls == [OUTSIDE[1]]
-    said = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
-    assert said["status"] == "NOOP"
+    answer = dave.post("services/chat/scale_out", {"engine_urls": list(OUTSIDE)}).json()
+    assert answer["status"] == "NOOP"
     assert stage.states(service) == ["ACTIVE"] * 3
 
 
@@ -98,7 +102,7 @@ def test_engines_elsewhere_are_connected_once(stage: ServiceStage, dave: Caller)
         ("scale_in", {"engine_urls": ["http://198.51.100.1:1"]}, "engine_urls[0]"),
     ],
 )
-def test_bad_parameters_are_400_and_named(
+def test_invalid_parameters_are_400_with_their_path(
     stage: ServiceStage, dave: Caller, path: str, body: dict[str, object], field: str
 ) -> None:
     stage.submit(engines=2)
@@ -119,10 +123,10 @@ def test_unknown_services_and_requests_are_404(stage: ServiceStage, dave: Caller
 
 
 @pytest.mark.shows("RLX-22")
-def test_requests_are_listed_and_filtered_by_status_and_model(stage: ServiceStage, dave: Caller) -> None:
+def test_scale_requests_are_filtered_by_status_and_model(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve(model_name="llama")
-    done = stage.finish(stage.out(service, num_replicas=2))
-    stage.out(service, num_replicas=3)
+    done = stage.finish(stage.scale_out(service, num_replicas=2))
+    stage.scale_out(service, num_replicas=3)
 
     def listed(**query: str) -> list[str]:
         return [one["status"] for one in dave.get("services/chat/scale_out", **query).json()["items"]]
@@ -135,32 +139,32 @@ def test_requests_are_listed_and_filtered_by_status_and_model(stage: ServiceStag
 
 
 @pytest.mark.shows("RLX-23", "RLX-24", "RLX-25")
-def test_many_are_cancelled_at_once_after_a_look_at_which(stage: ServiceStage, dave: Caller) -> None:
+def test_bulk_cancel_has_a_dry_run_and_a_status_filter(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
-    request = stage.out(service, num_replicas=3)
+    request = stage.scale_out(service, num_replicas=3)
     path = "services/chat/scale_out_cancel"
     assert dave.post(path, {"dry_run": True}).json()["cancelled"] == [
         {"request_id": str(request.pk), "status": "PENDING"}
     ]
     assert dave.post(path, {"status_filter": "CREATING"}).json()["count"] == 0
-    assert stage.fresh(request).status == "PENDING"
+    assert stage.reload(request).status == "PENDING"
     assert dave.post(path, {"status_filter": "PENDING"}).json()["cancelled"][0]["status"] == "CANCELLED"
     assert dave.post(f"services/chat/scale_out/{request.pk}/cancel").json()["status"] == "CANCELLED"
 
 
 @pytest.mark.shows("RLX-59")
-def test_engines_are_told_by_model_with_where_they_run(stage: ServiceStage, dave: Caller) -> None:
+def test_engines_are_listed_by_model_with_their_nodes(stage: ServiceStage, dave: Caller) -> None:
     stage.serve(engines=2)
-    said = dave.get("services/vision.chat/engines").json()
-    first = said["models"]["default"]["engines"][0]
-    assert (said["total_engines"], first["engine_id"], first["status"]) == (2, "engine_0", "ACTIVE")
+    answer = dave.get("services/vision.chat/engines").json()
+    first = answer["models"]["default"]["engines"][0]
+    assert (answer["total_engines"], first["engine_id"], first["status"]) == (2, "engine_0", "ACTIVE")
     assert (first["is_healthy"], first["origin"], first["gpus"]) == (True, "initial", 1)
     assert first["in_router"] is True
     assert first["url"].startswith("http://127.0.0.1:")
     assert first["node"].startswith("local-")
 
 
-def test_the_services_of_others_do_not_exist(stage: ServiceStage, caller: Callable[[str], Caller]) -> None:
+def test_services_of_other_projects_are_404(stage: ServiceStage, caller: Callable[[str], Caller]) -> None:
     stage.submit()
     grace, erin = caller("grace"), caller("erin")
     assert grace.get("services").json()["items"] == []
@@ -181,7 +185,7 @@ def test_the_services_of_others_do_not_exist(stage: ServiceStage, caller: Callab
         ({"scale_out_timeout": 0}, "service.scale_out_timeout"),
     ],
 )
-def test_a_document_that_no_service_can_have_is_refused_by_field(
+def test_invalid_service_document_is_422_with_its_field(
     stage: ServiceStage, dave: Caller, section: dict[str, object], field: str
 ) -> None:
     answer = dave.post("workloads", {**document(**section), "project": "vision"})

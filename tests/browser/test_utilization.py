@@ -1,4 +1,4 @@
-"""Claims about resource use on pages: it comes anew by itself and keeps what a reader has opened."""
+"""Browser tests of utilization on pages: it refreshes and keeps what is open."""
 
 from playwright.sync_api import expect
 
@@ -9,7 +9,7 @@ from tests.browser.scene import Scene
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 
 
-def test_use_comes_anew_and_keeps_what_was_opened_and_how_far_back(opened: Open, scene: Scene) -> None:
+def test_utilization_refreshes_and_keeps_open_parts_and_span(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["diffusion-xl"]
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{workload.pk}")
@@ -26,7 +26,7 @@ def test_use_comes_anew_and_keeps_what_was_opened_and_how_far_back(opened: Open,
         assert faults == []
 
 
-def test_a_nodes_page_fetches_what_is_used_there(opened: Open, scene: Scene) -> None:
+def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
         expect(page.get_by_role("heading", name="Utilization")).to_be_visible()
@@ -34,7 +34,7 @@ def test_a_nodes_page_fetches_what_is_used_there(opened: Open, scene: Scene) -> 
         assert faults == []
 
 
-def test_gpus_that_idle_are_marked_where_work_is_listed(opened: Open, scene: Scene) -> None:
+def test_idle_gpus_are_marked_in_the_workload_list(opened: Open, scene: Scene) -> None:
     with opened("grace") as (page, _):
         page.goto("/workloads")
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name="embedding-refresh"))

@@ -11,21 +11,21 @@ from scheduler.models import NodeUse
 from tests import factories as make
 
 MINUTES, HOURS = 60, 24
-IDLE = ("embedding-refresh",)  # holds GPUs since it started, and does nothing with them
+IDLE = ("embedding-refresh",)  # has never used its GPUs
 
 
-def measured() -> None:
-    """All that runs, but for what is on the small machines: nobody can tell there."""
+def create_measurements() -> None:
+    """Measure all running pods, but not the GPUs of the pool `local`."""
     now = timezone.now()
     pods = Pod.objects.filter(state="running").select_related("workload", "allocation", "node__pool")
     for number, pod in enumerate(pods.order_by("created_at")):
-        _measured(pod, number, now)
+        _measure(pod, number, now)
     for node in Node.objects.filter(pool__name="train", state="ready"):
         devices = [[(870 - 40 * n) % 1000, 61_000 - 900 * n] for n in range(node.gpus)]
         NodeUse.objects.create(node=node, at=now, devices=devices)
 
 
-def _measured(pod: Pod, number: int, now: datetime) -> None:
+def _measure(pod: Pod, number: int, now: datetime) -> None:
     gpus, seen = len(pod.allocation.devices), pod.node.pool.name == "train"
     idle = pod.workload.name in IDLE
     busy = 0 if idle else 60 + number % 5 * 7

@@ -1,4 +1,4 @@
-"""Claims about what people do here: submit, watch, find out why, divide GPUs, see changes live."""
+"""Browser tests of daily work: submit, watch, explain, set quotas, see changes live."""
 
 import re
 import time
@@ -27,7 +27,7 @@ def acting(scene: Scene, name: str) -> Acting:
     return Acting.person(scene.people[name])
 
 
-def test_signing_in_leads_to_where_one_wanted_to_go(opened: Open) -> None:
+def test_sign_in_returns_to_the_requested_page(opened: Open) -> None:
     with opened(None) as (page, faults):
         page.goto("/quotas")
         page.get_by_label("Username").fill("dave")
@@ -42,7 +42,7 @@ def test_signing_in_leads_to_where_one_wanted_to_go(opened: Open) -> None:
         assert faults == []
 
 
-def test_a_document_with_faults_is_mended_and_submitted(opened: Open, scene: Scene) -> None:
+def test_invalid_document_is_corrected_and_submitted(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.locator("#document").fill(DOCUMENT.replace("gpu: 1", "gpu: 1.5"))
@@ -59,7 +59,7 @@ def test_a_document_with_faults_is_mended_and_submitted(opened: Open, scene: Sce
         assert Workload.objects.get(name="from-here").submitted_by == scene.people["dave"]
 
 
-def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: Scene) -> None:
+def test_new_workload_appears_and_changes_without_a_reload(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         expect(page.locator(".live")).to_have_text("Live")
@@ -76,47 +76,47 @@ def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: 
         assert faults == []
 
 
-def test_who_moves_by_keys_stays_where_they_were_when_the_page_is_renewed(opened: Open, scene: Scene) -> None:
+def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> None:
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, faults):
         page.goto("/quotas?pool=train")
         expect(page.locator(".live")).to_have_text("Live")
-        here = page.get_by_role("link", name="Edit the quota of speech")
-        here.focus()
+        link = page.get_by_role("link", name="Edit the quota of speech")
+        link.focus()
         quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
         expect(row.get_by_role("cell").nth(0)).to_have_text("7")
-        expect(here).to_be_focused()
+        expect(link).to_be_focused()
         assert faults == []
 
 
-def test_what_changes_while_it_is_being_fetched_is_fetched_again(opened: Open, scene: Scene) -> None:
+def test_change_during_a_fetch_is_fetched_again(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["asr-pretrain"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
         expect(page.locator(".live")).to_have_text("Live")
         fetched = []
 
-        def slowly(route: Route) -> None:
-            """The answer was written before the workload changed again, and arrives after that is known."""
+        def delay_first(route: Route) -> None:
+            """Delay the first answer, which predates a second change, until that change was announced."""
             fetched.append(route.request.url)
-            if len(fetched) > 1:  # what was due then
+            if len(fetched) > 1:  # the fetch that follows
                 route.fallback()
                 return
-            answer = route.fetch()
+            response = route.fetch()
             workloads.resume(acting=acting(scene, "ada"), workload=waiting)
             time.sleep(1)
-            route.fulfill(response=answer)
-            fetched.append("that which was late")
+            route.fulfill(response=response)
+            fetched.append("delayed answer")
 
-        page.route(f"**/workloads/{waiting.pk}", slowly)
+        page.route(f"**/workloads/{waiting.pk}", delay_first)
         workloads.suspend(acting=acting(scene, "ada"), workload=waiting)
         until(lambda: page.evaluate("0") == 0 and len(fetched) > 2)
         expect(page.get_by_role("heading", level=1)).to_contain_text("Pending")
         assert faults == []
 
 
-def test_without_the_socket_the_page_asks_every_few_seconds(opened: Open, scene: Scene) -> None:
+def test_page_polls_without_the_live_socket(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.route_web_socket("**/ws/live?*", lambda socket: socket.close())
         page.goto("/workloads")
@@ -126,7 +126,7 @@ def test_without_the_socket_the_page_asks_every_few_seconds(opened: Open, scene:
         expect(page.get_by_role("link", name="polled")).to_be_visible(timeout=10_000)
 
 
-def test_filters_stand_in_the_address_and_survive_a_reload(opened: Open) -> None:
+def test_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.get_by_label("Project").select_option("vision")
@@ -136,27 +136,27 @@ def test_filters_stand_in_the_address_and_survive_a_reload(opened: Open) -> None
         page.wait_for_url(re.compile("state=running"))
         for part in ("project=vision", "search=segment"):
             assert part in page.url
-        assert "pool=" not in page.url, "what was not chosen is not said"
+        assert "pool=" not in page.url, "unset filters are left out"
         page.reload()
         expect(page.locator("tbody tr")).to_have_count(1)
-        with page.expect_event("load"):  # going back reloads the page: what is clicked before is lost
+        with page.expect_event("load"):  # going back reloads the page; an earlier click would have no effect
             page.go_back()
         page.get_by_role("link", name="GPUs").click()
         page.wait_for_url(re.compile("sort=-gpus"))
         assert faults == []
 
 
-def test_who_was_evicted_finds_out_why_and_for_whom(opened: Open, scene: Scene) -> None:
+def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/")
         page.get_by_role("link", name="detr-long").first.click()
         expect(page.get_by_role("region", name="Pending reason")).to_contain_text("Queue position 4")
-        gave_way = page.get_by_role("region", name="Evictions")
-        expect(gave_way).to_contain_text("a workload of project ads")
-        expect(gave_way).not_to_contain_text("ctr-nightly")
-        gave_way.locator("tbody a").first.click()
-        told = "detr-long was reclaimed for a workload of project ads"
-        expect(page.get_by_role("heading", level=1)).to_contain_text(told)
+        evictions = page.get_by_role("region", name="Evictions")
+        expect(evictions).to_contain_text("a workload of project ads")
+        expect(evictions).not_to_contain_text("ctr-nightly")
+        evictions.locator("tbody a").first.click()
+        heading = "detr-long was reclaimed for a workload of project ads"
+        expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
         expect(page.get_by_text("stays within its quota")).to_be_visible()
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
         assert [cell.strip() for cell in row.get_by_role("cell").all_inner_texts()][:4] == [
@@ -168,7 +168,7 @@ def test_who_was_evicted_finds_out_why_and_for_whom(opened: Open, scene: Scene) 
         assert faults == []
 
 
-def test_cancelling_asks_first_and_escape_keeps_it(opened: Open, scene: Scene) -> None:
+def test_cancel_needs_confirmation_and_escape_closes_the_dialog(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["ablation-7"]
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
@@ -185,7 +185,7 @@ def test_cancelling_asks_first_and_escape_keeps_it(opened: Open, scene: Scene) -
         assert faults == []
 
 
-def test_a_quota_is_edited_in_its_row_by_keyboard(opened: Open, scene: Scene) -> None:
+def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
         page.get_by_role("link", name="Edit the quota of speech").focus()
@@ -203,7 +203,7 @@ def test_a_quota_is_edited_in_its_row_by_keyboard(opened: Open, scene: Scene) ->
         assert Quota.objects.get(project=scene.projects["speech"]).gpu_milli == 9000
 
 
-def test_two_admins_edit_one_quota_and_neither_change_is_lost(opened: Open, scene: Scene) -> None:
+def test_conflicting_quota_edits_are_both_kept(opened: Open, scene: Scene) -> None:
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
@@ -221,7 +221,7 @@ def test_two_admins_edit_one_quota_and_neither_change_is_lost(opened: Open, scen
     assert (quota.gpu_milli, quota.weight_gpu) == (7000, 5.0)
 
 
-def test_markup_in_messages_stays_text_in_the_browser(opened: Open, scene: Scene) -> None:
+def test_markup_in_messages_is_not_executed(opened: Open, scene: Scene) -> None:
     markup = '<img src=x onerror="window.broken = 1"><b>bold</b>'
     waiting = scene.workloads["ablation-7"]
     Workload.objects.filter(pk=waiting.pk).update(message=markup)
@@ -234,7 +234,7 @@ def test_markup_in_messages_stays_text_in_the_browser(opened: Open, scene: Scene
         assert faults == []
 
 
-def test_a_tokens_secret_is_shown_and_then_gone(opened: Open) -> None:
+def test_token_secret_is_shown_once(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/access")
         page.get_by_role("link", name="Create token").click()
@@ -248,7 +248,7 @@ def test_a_tokens_secret_is_shown_and_then_gone(opened: Open) -> None:
         assert faults == []
 
 
-def test_a_node_is_drained_from_the_pools_page(opened: Open, scene: Scene) -> None:
+def test_node_is_drained_from_the_pool_page(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/train")
         node = page.get_by_role("article", name="Node train-1")
