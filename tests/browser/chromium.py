@@ -24,7 +24,7 @@ QUIET = [
     "--disable-dev-shm-usage",
     "--disable-gpu",
 ]
-PATIENCE = 30_000  # milliseconds, of a page on a busy machine; nothing waits longer than it must
+PATIENCE = 30_000  # milliseconds; enough for a page on a busy machine
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 
 
@@ -55,21 +55,21 @@ def reader(
     context = browser.new_context(base_url=address, **options)
     faults = Faults()
     try:
-        _fence(context, address, faults, beyond)
+        _restrict_hosts(context, address, faults, beyond)
         if user is not None:
             context.add_cookies(
                 [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
             )
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.on("console", lambda message: message.type == "error" and faults.append(_described(message)))
+        page.on("console", lambda message: message.type == "error" and faults.append(_formatted(message)))
         page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
         yield page, faults
     finally:
         context.close()
 
 
-def _described(message: ConsoleMessage) -> str:
+def _formatted(message: ConsoleMessage) -> str:
     return f"console: {message.text} ({message.location['url']})"
 
 
@@ -82,10 +82,10 @@ def session_of(user: User) -> str:
     return session.session_key
 
 
-def _fence(context: BrowserContext, address: str, faults: Faults, beyond: tuple[str, ...]) -> None:
+def _restrict_hosts(context: BrowserContext, address: str, faults: Faults, beyond: tuple[str, ...]) -> None:
     host = urlsplit(address).netloc
 
-    def judge(route: Route) -> None:
+    def allow_or_abort(route: Route) -> None:
         url = urlsplit(route.request.url)
         if url.netloc == host or (url.hostname or "").endswith(beyond):
             route.continue_()
@@ -93,4 +93,4 @@ def _fence(context: BrowserContext, address: str, faults: Faults, beyond: tuple[
             faults.append(f"request to elsewhere: {route.request.url}")
             route.abort()
 
-    context.route("**/*", judge)
+    context.route("**/*", allow_or_abort)

@@ -73,7 +73,7 @@ def test_admin_site_works_under_its_content_security_policy(opened: Open, scene:
         for path in (*lists, *changes):
             answer = page.goto(path)
             assert answer is not None
-            assert answer.status in (200, 403), path  # some cannot be added
+            assert answer.status in (200, 403), path  # some models cannot be added by hand
             assert "/login" not in page.url
             policy = answer.headers["content-security-policy"]
             assert "script-src 'self' 'unsafe-eval';" in policy

@@ -249,7 +249,7 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
 
 def test_server_rejects_a_conflicting_draft_without_live_updates(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
-        bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, and silent
+        bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, but silent
         for page, text in ((bert, "7"), (ada, "6")):
             page.goto("/quotas", wait_until="networkidle")
             cell(page, "vision").focus()

@@ -82,14 +82,14 @@ def test_documented_example_runs_unchanged(client: Client, installation: RayInst
 def test_functions_use_a_ray_cluster_of_exactly_the_sessions_nodes(
     session: Session, installation: RayInstallation
 ) -> None:
-    def looks() -> tuple[bool, dict[str, float], set[str]]:
+    def ray_view() -> tuple[bool, dict[str, float], set[str]]:
         import ray
 
         seen = {each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}
         return ray.is_initialized(), ray.cluster_resources(), seen
 
     addresses = {each.address for each in installation.nodes().values()}
-    for initialised, resources, seen in session.broadcast(looks).result(LONG):
+    for initialised, resources, seen in session.broadcast(ray_view).result(LONG):
         assert (initialised, resources["CPU"], resources["GPU"]) == (True, 2, 4)
         assert seen == addresses
 
@@ -165,14 +165,14 @@ def test_restarted_worker_process_reconnects_to_ray(session: Session) -> None:
 
 
 def test_killed_raylet_of_a_session_restarts_its_nodes(session: Session, client: Client) -> None:
-    def kills() -> None:
+    def kill_raylets() -> None:
         mark = os.environ["BERTH_SESSION_RAY"].encode()
         for entry in Path("/proc").glob("[0-9]*"):
             if (entry / "comm").read_text() == "raylet\n" and mark in (entry / "cmdline").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
 
     assert client.workloads.get(session.id).run == 1
-    session.submit(kills).result(LONG)
+    session.submit(kill_raylets).result(LONG)
     until(lambda: client.workloads.get(session.id).run == 2, LONG)
     until(lambda: session.submit(cpus).result(LONG) == 2, LONG)
     results = Parallel(n_jobs=-1)(delayed(square)(x) for x in range(4))

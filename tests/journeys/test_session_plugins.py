@@ -92,7 +92,7 @@ def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path:
     plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
     with client.session("local", gpus=1, project="vision", plugins=plugins, env=env) as session:
-        assert "process" not in file.read_text()  # not before the first call
+        assert "process" not in file.read_text()  # processes start with the first call
         results = [session.submit(lambda: ["ran"]).result(60) for _ in range(3)]
     assert results == [["first", "second", "ran"]] * 3
     until(lambda: client.workloads.get(session.id).phase == "completed")

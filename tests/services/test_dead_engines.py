@@ -17,7 +17,7 @@ from tests.services.test_service_commands import InProcessDesk, terminal
 __all__ = ["http_stage", "router", "terminal"]
 
 DEAD, ALIVE = "http://198.51.100.9:30000", "http://198.51.100.10:30000"
-SOON = 30  # passes of a second each, where the service's own limit is half an hour
+SOON = 30  # ticks of one second; the service's own limit is half an hour
 
 
 @pytest.fixture

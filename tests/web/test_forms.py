@@ -88,7 +88,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
     assert answer.status_code == 412
     text = answer.content.decode()
     assert "bob changed it" in text
-    assert answer.context["differing"] == [("GPUs", "3", "4")], "the rank was bob's alone to change"
+    assert answer.context["differing"] == [("GPUs", "3", "4")], "only bob changed the rank"
     assert Quota.objects.get().gpu_milli == 3000, "nothing was overwritten"
     again = {name: answer.context["form"][name].value() for name in ("gpu", "rank", "version", "seen")}
     assert alice.post(path, quota_fields(**again), **HTMX).status_code == 204
@@ -162,7 +162,7 @@ def test_invalid_document_shows_error_and_keeps_the_text(
     text = answer.content.decode()
     assert f">{path}</code>" in text
     assert words in text
-    assert answer.context["text"] == document, "what was typed stays in the editor"
+    assert answer.context["text"] == document, "the editor keeps the text"
     assert not Workload.objects.exists()
 
 

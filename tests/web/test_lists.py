@@ -89,7 +89,7 @@ def populated(cast: Cast) -> Cast:
     return cast
 
 
-def file_of(client: Client, address: str) -> list[dict[str, str]]:
+def read_export(client: Client, address: str) -> list[dict[str, str]]:
     answer: Any = client.get(address)
     assert answer.status_code == 200, address
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
@@ -99,11 +99,11 @@ def file_of(client: Client, address: str) -> list[dict[str, str]]:
 
 @every_list
 def test_list_exports_only_visible_rows(populated: Cast, sign_in: Any, page: ListPage) -> None:
-    mine = str(file_of(sign_in(page.reader), page.address(format="csv")))
+    mine = str(read_export(sign_in(page.reader), page.address(format="csv")))
     assert page.ours in mine
     assert not page.theirs or page.theirs not in mine
     if page.theirs and page.name != "tokens" and page.path != "/notifications":
-        assert page.theirs in str(file_of(sign_in("alice"), page.address(format="csv")))
+        assert page.theirs in str(read_export(sign_in("alice"), page.address(format="csv")))
 
 
 @every_list
@@ -111,12 +111,12 @@ def test_list_and_its_export_are_searched(populated: Cast, sign_in: Any, page: L
     client = sign_in(page.reader)
     if not page.search:
         pytest.skip("this list has its own filters, which other tests cover")
-    assert page.ours in str(file_of(client, page.address(format="csv", search=page.search)))
-    assert file_of(client, page.address(format="csv", search="nothing-has-this-name")) == []
+    assert page.ours in str(read_export(client, page.address(format="csv", search=page.search)))
+    assert read_export(client, page.address(format="csv", search="nothing-has-this-name")) == []
     html = client.get(page.address(search=page.search)).content.decode()
     assert f'value="{page.search}"' in html
     nothing = client.get(page.address(search="nothing-has-this-name")).content.decode()
-    assert 'class="empty"' in nothing, "an empty list says why it is empty"
+    assert 'class="empty"' in nothing, "an empty list explains itself"
     for odd in ("%00", "%27%3B--", "%25", "x" * 500):
         assert client.get(page.address(search=odd)).status_code == 200
 
@@ -128,8 +128,8 @@ def test_list_and_its_export_are_sorted_both_ways(populated: Cast, sign_in: Any,
     for key in page.sorts.split():
         text = client.get(page.address(sort=key)).content.decode()
         assert 'aria-sort="ascending"' in text, key
-        up = file_of(client, page.address(sort=key, format="csv"))
-        down = file_of(client, page.address(sort=f"-{key}", format="csv"))
+        up = read_export(client, page.address(sort=key, format="csv"))
+        down = read_export(client, page.address(sort=f"-{key}", format="csv"))
         assert len(up) > 1 or "/node-pools" in page.path or page.name == "log"
         if page.path.startswith(("/quotas?", "/fair-share")) or page.path == "/quotas":
             assert sorted(map(str, up)) == sorted(map(str, down)), "in a tree within each department"
@@ -157,23 +157,23 @@ def test_export_headers_name_units(populated: Cast, sign_in: Any) -> None:
         "/node-pools": ("Allocated, GPUs", "Allocation, %", "Per node, cores", "Per node, MiB"),
     }
     for path, wanted in heads.items():
-        rows = file_of(client, f"{path}{'&' if '?' in path else '?'}format=csv")
+        rows = read_export(client, f"{path}{'&' if '?' in path else '?'}format=csv")
         assert set(wanted) <= set(rows[0]), path
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
 def test_exported_cells_cannot_be_formulas(populated: Cast, sign_in: Any, begin: str) -> None:
     Workload.objects.update(message=f"{begin}HYPERLINK(1)")
-    for row in file_of(sign_in("alice"), "/workloads?format=csv"):
+    for row in read_export(sign_in("alice"), "/workloads?format=csv"):
         assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
 def test_pool_charts_are_exported(populated: Cast, sign_in: Any) -> None:
     make.node(populated.pool)
     client = sign_in("dave")
-    nodes = file_of(client, "/node-pools/local?format=nodes")
+    nodes = read_export(client, "/node-pools/local?format=nodes")
     assert [row["GPUs"] for row in nodes] == ["2"]
-    course = file_of(client, "/node-pools/local?format=course&span=1h")
+    course = read_export(client, "/node-pools/local?format=course&span=1h")
     assert {"From", "Desired, nodes", "Current, nodes"} <= set(course[0])
 
 
@@ -188,4 +188,4 @@ def test_long_list_is_paged_and_its_export_is_complete(cast: Cast, sign_in: Any)
     assert first.context["members"][0][0].user.username == "person-69"
     second = client.get(f"/access?people-sort=-user&people-cursor={first.context['people'].next}")
     assert second.context["members"][0][0].user.username == "person-19"
-    assert len(file_of(client, "/access?people-format=csv")) >= 73
+    assert len(read_export(client, "/access?people-format=csv")) >= 73

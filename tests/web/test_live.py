@@ -167,7 +167,7 @@ async def test_pool_updates_reach_every_role_but_not_accounts_without_one(commit
             role="viewer",
             scope=committed_cast.vision,
         )
-        assert (await frank.receive())["kind"] == "tenants", "the note on machines was not sent before"
+        assert (await frank.receive())["kind"] == "tenants", "no pool update was sent before"
         await sync_to_async(make.scaling)(committed_cast.pool, "ready", "again", at=make.ago())
         assert await frank.receive() == {"kind": "pools", "ids": None}
 
@@ -196,7 +196,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
 
 
 def test_burst_of_changes_becomes_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # however slow the machine is
+    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test runs
     sent: list[int] = []
     announcer = Announcer()
     announcer.send = lambda: sent.append(len(announcer._waiting))  # type: ignore[method-assign]

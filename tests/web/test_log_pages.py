@@ -37,7 +37,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     return fake
 
 
-def started(cast: Cast, runtime: FakeRuntime, text: bytes) -> Pod:
+def start_pod(cast: Cast, runtime: FakeRuntime, text: bytes) -> Pod:
     work = make.workload(cast.vision, "train", phase="running", run=2, started_at=make.ago(hours=1))
     pod = make.place(work, make.node(cast.pool), [0])
     runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
@@ -53,7 +53,7 @@ def path(pod: Pod, what: str = "", **query: object) -> str:
 def test_log_is_plain_text_with_offsets(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
-    pod = started(cast, runtime, EVIL * 3)
+    pod = start_pod(cast, runtime, EVIL * 3)
     client = sign_in("erin")
     answer = client.get(path(pod, tail=2))
     assert answer.content == EVIL * 2
@@ -73,7 +73,7 @@ def test_log_is_plain_text_with_offsets(
 def test_matching_lines_are_escaped_and_shown_with_context(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
-    pod = started(cast, runtime, b"one\ntwo <b>\n" + EVIL + b"four\n")
+    pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + EVIL + b"four\n")
     client = sign_in("dave")
     text = client.get(path(pod, "/search", text="ALERT", ignore_case="on")).content.decode()
     assert "<strong>1</strong> line of worker-0, run 2, contains" in text
@@ -88,7 +88,7 @@ def test_matching_lines_are_escaped_and_shown_with_context(
 
 
 def test_log_matches_are_paged(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
-    pod = started(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
+    pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
     client = sign_in("dave")
     seen, url = 0, path(pod, "/search", text="hit")
     for count in (30, 30, 10):
@@ -101,7 +101,7 @@ def test_log_matches_are_paged(cast: Cast, sign_in: Callable[[str], Any], runtim
 
 
 def test_downloaded_log_is_complete(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
-    pod = started(cast, runtime, EVIL * 40_000)
+    pod = start_pod(cast, runtime, EVIL * 40_000)
     answer = sign_in("dave").get(path(pod, "/download"))
     assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-0-run2.log"'
     pieces = list(answer.streaming_content)
@@ -112,7 +112,7 @@ def test_downloaded_log_is_complete(cast: Cast, sign_in: Callable[[str], Any], r
 def test_pods_of_the_current_run_are_listed_first(
     cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
 ) -> None:
-    pod = started(cast, runtime, b"")
+    pod = start_pod(cast, runtime, b"")
     before = Pod.objects.create(
         workload=pod.workload, role="worker", index=0, run=1, node=pod.node, state="stopped",
         ended_at=timezone.now(),
@@ -161,7 +161,7 @@ class LogSocket(ApplicationCommunicator):
 @pytest.fixture
 def running(transactional_db: None, runtime: FakeRuntime) -> tuple[Cast, Pod]:
     cast = make_cast()
-    return cast, started(cast, runtime, "one ü\n".encode())
+    return cast, start_pod(cast, runtime, "one ü\n".encode())
 
 
 async def test_log_is_streamed_as_it_is_written(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
@@ -169,7 +169,7 @@ async def test_log_is_streamed_as_it_is_written(running: tuple[Cast, Pod], runti
     socket = await LogSocket(cast.erin.user, pod).begin()
     assert await socket.receive() == {"text": "one ü\n", "begin": 0, "next": 7, "complete": False}
     runtime.write(str(pod.pk), b"half \xc3")
-    assert (await socket.receive())["text"] == "half ", "a letter in two pieces is one letter"
+    assert (await socket.receive())["text"] == "half ", "a character split over two writes stays whole"
     runtime.write(str(pod.pk), b"\xbc\n")
     assert (await socket.receive())["text"] == "ü\n"
     runtime.end(str(pod.pk), exit_code=0)

@@ -31,7 +31,7 @@ def alice(sign_in) -> Client:
     return sign_in("alice")
 
 
-def joined(cast: Cast, metal: NodePool, name: str = "box-1") -> Machine:
+def join_machine(cast: Cast, metal: NodePool, name: str = "box-1") -> Machine:
     now = timezone.now()
     _, token = services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=now)
     measured = Measured(name, "10.1.0.5", 16000, 65536, ("GPU-a", "GPU-b"), "L4")
@@ -53,7 +53,7 @@ def test_join_token_is_shown_once_with_its_command(alice: Client, metal: NodePoo
 
 
 def test_machine_is_listed_and_removed(alice: Client, cast: Cast, metal: NodePool) -> None:
-    joined(cast, metal)
+    join_machine(cast, metal)
     page = alice.get(PAGE).content.decode()
     assert "box-1" in page
     assert "Free" in page
@@ -74,7 +74,7 @@ def test_join_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> No
 
 
 def test_machine_pages_are_for_platform_admins(sign_in, alice: Client, cast: Cast, metal: NodePool) -> None:
-    joined(cast, metal)
+    join_machine(cast, metal)
     token = JoinToken.objects.get()
     for path in ("", "/token", f"/token/{token.pk}", "/box-1/remove"):
         for name in ("bob", "dave"):
@@ -90,7 +90,7 @@ def test_admin_site_removes_machines_and_revokes_tokens_without_showing_digests(
     alice: Client, cast: Cast, metal: NodePool
 ) -> None:
     User.objects.filter(username="alice").update(is_staff=True)
-    machine = joined(cast, metal)
+    machine = join_machine(cast, metal)
     lasts = timedelta(hours=1)
     token, _ = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=timezone.now())
     page = alice.get(f"/admin/pools/jointoken/{token.pk}/change/").content.decode()

@@ -159,7 +159,7 @@ def test_evictions_are_visible_to_victim_and_preemptor_projects_only(
         assert client.get(f"/evictions/{row.pk}").status_code == status
         assert (f"/evictions/{row.pk}" in client.get("/evictions").content.decode()) is (status == 200)
     text = sign_in("grace").get(f"/evictions/{row.pk}").content.decode()
-    assert f"/workloads/{running.pk}" not in text, "no link to what the reader cannot open"
+    assert f"/workloads/{running.pk}" not in text, "no link that the user cannot open"
 
 
 def test_devices_of_other_projects_are_anonymous(cast: Cast, sign_in, running: Workload) -> None:
@@ -294,20 +294,20 @@ def test_more_projects_need_no_more_queries(
 ) -> None:
     client = sign_in(name)
 
-    def statements() -> int:
+    def count_queries() -> int:
         client.get(path)
         with CaptureQueriesContext(connection) as captured:
             assert client.get(path).status_code == 200
         return len(captured)
 
     make.eviction(running, running, cast.pool)
-    few = statements()
+    few = count_queries()
     for number in range(20):
         project = Project.objects.create(name=f"more-{number}", department=cast.research)
         make.quota(project, cast.pool, 1)
         make.workload(project, "waits", reason="OverFairShare")
         make.eviction(running, running, cast.pool)
-    assert statements() <= few
+    assert count_queries() <= few
 
 
 def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in, running: Workload) -> None:

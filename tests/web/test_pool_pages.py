@@ -169,7 +169,7 @@ def test_lowering_maximum_nodes_lists_drained_nodes_and_needs_confirmation(
     assert f"{second.name}: vision/train (1 pod)" in text
     again = confirmation.context["form"]
     values = {name: again[name].value() for name in again.fields if again[name].value() is not None}
-    assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "what was typed is still there"
+    assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "the form keeps its input"
     assert alice.post("/node-pools/local/settings", values, **HTMX).status_code == 204
     stored = NodePool.objects.get()
     assert (stored.nodes_max, stored.nodes_desired, stored.drain_timeout) == (1, 1, 77)

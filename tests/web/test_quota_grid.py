@@ -55,7 +55,7 @@ def gpus() -> dict[tuple[str, str], int | None]:
     return {(row.owner.name, row.pool.name): row.gpu_milli for row in Quota.objects.all()}
 
 
-def table(client: Any, address: str) -> list[list[str]]:
+def read_export(client: Any, address: str) -> list[list[str]]:
     answer = client.get(address)
     assert answer.status_code == 200
     return list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
@@ -84,14 +84,14 @@ def test_oversold_department_is_marked(cast: Cast, spot: NodePool, sign_in: Any)
 
 def test_grid_is_filtered_and_sorted_by_query(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     client = sign_in("alice")
-    assert table(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
+    assert read_export(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
         "Department", "Project", "spot: Quota, GPUs", "spot: Quota, MiB",
     ]  # fmt: skip
-    matches = table(client, "/quotas?search=vis&values=gpu&format=csv")
+    matches = read_export(client, "/quotas?search=vis&values=gpu&format=csv")
     assert matches[1:] == [["research", "", "4", NO_QUOTA], ["research", "vision", "2", "1"]]
-    within = table(client, "/quotas?department=product&values=gpu&format=csv")
+    within = read_export(client, "/quotas?department=product&values=gpu&format=csv")
     assert [row[:2] for row in within[1:]] == [["product", ""], ["product", "ads"], ["product", "search"]]
-    by_size = table(client, "/quotas?department=research&sort=-gpu.local&values=gpu&format=csv")
+    by_size = read_export(client, "/quotas?department=research&sort=-gpu.local&values=gpu&format=csv")
     assert [row[1] for row in by_size[1:]] == ["", "vision", "speech"]
     for odd in (
         "?pools=none&values=none",
@@ -138,7 +138,7 @@ def test_missing_quota_differs_from_zero_quota(cast: Cast, spot: NodePool, sign_
     rows = {row.name: [cell.text for cell in row.cells] for row in page.context["rows"]}
     assert rows["speech"] == ["0", "∞", NO_QUOTA, NO_QUOTA]
     assert 'title="No quota"' in page.content.decode()
-    (research, *_) = table(sign_in("alice"), "/quotas?department=research&values=gpu&format=csv")[1:]
+    (research, *_) = read_export(sign_in("alice"), "/quotas?department=research&values=gpu&format=csv")[1:]
     assert research == ["research", "", "4", NO_QUOTA]
 
 
@@ -271,7 +271,7 @@ def test_draft_needs_permission_for_every_quota(cast: Cast, spot: NodePool, sign
     assert names == {"research", "vision"}
     hidden = next(row for row in sign_in("dave").get("/quotas").context["rows"] if row.name == "research")
     assert not hidden.known
-    exported = table(sign_in("dave"), "/quotas?values=gpu&format=csv")
+    exported = read_export(sign_in("dave"), "/quotas?values=gpu&format=csv")
     assert [row[1] for row in exported[1:]] == ["", "vision"]
     assert exported[1][2:] == ["", ""], "values of a partly visible department are hidden"
 

@@ -80,7 +80,9 @@ def test_page_shows_the_sentences_of_the_api(contended: Cast, sign_in: Any) -> N
 
 def test_member_sees_own_project_and_no_other_names(contended: Cast, sign_in: Any) -> None:
     answer = get_share(contended, "dave", "projects/vision/local")
-    assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, "not the department, nor others"
+    assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, (
+        "no department and no other project"
+    )
     assert "speech" not in answer.content.decode()
     assert "another project" in answer.content.decode()
     page = sign_in("dave").get("/quotas/projects/vision/local/share")

@@ -45,7 +45,9 @@ def test_usage_sums_cover_visible_projects_only(sign_in) -> None:
 @pytest.mark.parametrize("step", ["", "hour", "day", "week", "month", "blink"])
 def test_every_span_and_step_is_accepted(sign_in, span: str, step: str) -> None:
     client = sign_in("alice")
-    client.cookies["berth_zone"] = "Australia/Lord_Howe"  # half an hour off, and so is its summer time
+    client.cookies["berth_zone"] = (
+        "Australia/Lord_Howe"  # both its offset and its daylight saving shift include half an hour
+    )
     answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
     assert answer.status_code == 200
 

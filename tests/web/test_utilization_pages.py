@@ -47,14 +47,14 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in, pod
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
     assert '<dd>1</dd><dd class="note">of 2 cores' in text
-    assert text.count('<span class="unmeasured">not measured') == 2, "of GPUs and of their memory"
+    assert text.count('<span class="unmeasured">not measured') == 2, "for GPUs and for their memory"
     assert "0 %" not in text
 
 
 def test_pending_workload_has_no_utilization(cast: Cast, sign_in) -> None:
     pending = make.workload(cast.vision, "waits")
     text = page(sign_in("dave"), f"/workloads/{pending.pk}")
-    assert 'id="use"' in text, "so that it can appear"
+    assert 'id="use"' in text, "the element that later updates fill"
     assert "Resource use" not in text
 
 
