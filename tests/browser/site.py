@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> Iterator[str]:
+def serving(database_url: str, home: Path) -> Iterator[str]:
     """Run a server on this database with this process's secret key, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening, (home / "web.log").open("wb") as log:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -40,12 +40,11 @@ def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> 
             "DATABASE_URL": database_url,
             "BERTH_SECRET_KEY": settings.SECRET_KEY,
             "BERTH_HOME": str(home),
+            "BERTH_APPS_ORIGIN": f"http://*.localhost:{listening.getsockname()[1]}",
             "BERTH_FAKE_POOLS": "tests.fakes",
             "PYTHONPATH": f"{ROOT}:{ROOT}/platform",
             "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         }
-        if hosts_for_ports:
-            environment["BERTH_APPS_ORIGIN"] = f"http://*.localhost:{address.rpartition(':')[2]}"
         process = subprocess.Popen(
             command, env=environment, cwd=ROOT, stdout=log, stderr=log, pass_fds=[listening.fileno()]
         )

@@ -1,17 +1,14 @@
 """Browser tests of opened ports: the page works and is isolated from Berth."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from django.db import connection
 from playwright.sync_api import Browser, expect
 
 from projects.models import Phase, Workload
 from tests import factories as make
 from tests.browser.chromium import reader
 from tests.browser.scene import Scene
-from tests.browser.site import serving
 from tests.visits.pod import Pod, served
 
 ATTACK = """async (berth) => {
@@ -48,16 +45,6 @@ def interactive_workload(scene: Scene, pod: tuple[Pod, int]) -> Workload:
     placed.ports = {"lab": {"address": "127.0.0.1", "port": pod[1]}}
     placed.save()
     return workload
-
-
-@pytest.fixture
-def address(
-    transactional_db: None, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """The address of a server for one test that serves ports under hosts of their own."""
-    url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
-    with serving(url, tmp_path, hosts_for_ports=True) as started:
-        yield started
 
 
 def test_port_opens_from_the_workload_page_and_is_isolated_from_berth(

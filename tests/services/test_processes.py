@@ -75,7 +75,7 @@ def kill_in_status(
         request.refresh_from_db()
         return request.steps.filter(status=status).exists()
 
-    until(entered, said=lambda: (request.status, request.error_message))
+    until(entered, details=lambda: (request.status, request.error_message))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     return service_processes.run_services()
@@ -100,14 +100,14 @@ def test_scale_requests_complete_although_service_processes_are_killed(
     def states() -> list[str]:
         return list(service.engines.order_by("number").values_list("state", flat=True))
 
-    until(lambda: states() == ["ACTIVE"], said=states)
+    until(lambda: states() == ["ACTIVE"], details=states)
     scale_out = requests.scale_out(
         acting=cast.dave, service=service, parameters=ScaleParameters(num_replicas=3)
     ).request
     assert scale_out is not None
     for status in ("CREATING", "HEALTH_CHECKING", "READY"):
         process = kill_in_status(service_processes, process, scale_out, status)
-    until(lambda: states() == ["ACTIVE"] * 3, 120, said=states)
+    until(lambda: states() == ["ACTIVE"] * 3, 120, details=states)
     live = InferenceEngine.objects.filter(service=service).order_by("number")
     urls = sorted(engine.url for engine in live)
     assert service_processes.routed_urls(service) == urls
@@ -118,7 +118,7 @@ def test_scale_requests_complete_although_service_processes_are_killed(
     assert scale_in is not None
     for status in ("DRAINING", "REMOVING"):
         process = kill_in_status(service_processes, process, scale_in, status)
-    until(lambda: states() == ["ACTIVE", "REMOVED", "REMOVED"], 120, said=states)
+    until(lambda: states() == ["ACTIVE", "REMOVED", "REMOVED"], 120, details=states)
     initial_url = service.engines.get(number=0).url
     until(lambda: service_processes.routed_urls(service) == [initial_url])
     until(lambda: [url for url in urls if is_healthy(url)] == [initial_url])
