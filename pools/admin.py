@@ -59,22 +59,22 @@ class NodePoolAdmin(Guarded):
     def get_form(
         self, request: HttpRequest, obj: NodePool | None = None, change: bool = False, **kwargs: Any
     ) -> "type[ModelForm[NodePool]]":
-        made = super().get_form(request, obj, change, **kwargs)
+        form = super().get_form(request, obj, change, **kwargs)
         for name in KINDS:
-            field: Any = made.base_fields[name]
+            field: Any = form.base_fields[name]
             field.choices = offered(name, getattr(obj, name, ""))
-        return made
+        return form
 
     def save_model(
         self, request: HttpRequest, obj: NodePool, form: "ModelForm[NodePool]", change: bool
     ) -> None:
-        said = form.cleaned_data
+        values = form.cleaned_data
         if change:
-            changes = {name: said[name] for name in form.changed_data}
+            changes = {name: values[name] for name in form.changed_data}
             services.edit_pool(acting=acting(request), pool=obj, changes=changes)
             return
-        values = {name: value for name, value in said.items() if name != "name"}
-        obj.pk = services.create_pool(acting=acting(request), name=said["name"], **values).pk
+        fields = {name: value for name, value in values.items() if name != "name"}
+        obj.pk = services.create_pool(acting=acting(request), name=values["name"], **fields).pk
 
     def delete_model(self, request: HttpRequest, obj: NodePool) -> None:
         services.delete_pool(acting=acting(request), pool=obj)

@@ -14,30 +14,36 @@ from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 
 KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
-MOST = 50
-LARGEST = 2**31 - 1
-SHORTEST, LONGEST = 60, 31 * 24 * 3600
+BUDGETS_MAX = 50
+INT_MAX = 2**31 - 1
+DURATION_MIN, DURATION_MAX = 60, 31 * 24 * 3600
 DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 NODES_ALLOWED = 'a number of nodes, or a percentage such as "10%"'
-DURATION_ALLOWED = f'{SHORTEST} to {LONGEST} seconds, or a duration such as "8h" or "1h30m"'
+DURATION_ALLOWED = f'{DURATION_MIN} to {DURATION_MAX} seconds, or a duration such as "8h" or "1h30m"'
 
 Stored = dict[str, Any]
 
 
-def stored(given: object) -> list[Stored]:
-    """As they are kept: what was given, a duration in seconds. Raises Invalid."""
-    if not isinstance(given, list | tuple):
+def stored(budgets: object) -> list[Stored]:
+    """Return validated budgets as they are stored, with durations in seconds. Raises Invalid."""
+    if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
-        raise Invalid([Problem("disruption_budgets", "is not a list of budgets", shown(given), allowed)])
-    if len(given) > MOST:
+        raise Invalid([Problem("disruption_budgets", "is not a list of budgets", shown(budgets), allowed)])
+    if len(budgets) > BUDGETS_MAX:
         raise Invalid(
-            [Problem("disruption_budgets", "has too many entries", str(len(given)), f"at most {MOST}")]
+            [
+                Problem(
+                    "disruption_budgets", "has too many entries", str(len(budgets)), f"at most {BUDGETS_MAX}"
+                )
+            ]
         )
-    problems = [p for i, each in enumerate(given) for p in _problems(f"disruption_budgets[{i}]", each)]
+    problems = [
+        problem for i, each in enumerate(budgets) for problem in _problems(f"disruption_budgets[{i}]", each)
+    ]
     if problems:
         raise Invalid(problems)
-    return [_kept(each) for each in given]
+    return [_stored(each) for each in budgets]
 
 
 def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
@@ -45,7 +51,7 @@ def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """How many of the pool's living nodes may go now. A pool whose time is over heeds no budget."""
+    """Return how many of the pool's nodes may be drained now; an expired pool ignores its budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNBOUND
     states = [node.state for node in nodes]
@@ -53,20 +59,20 @@ def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowa
     return allowance(budgets_of(pool), len(states), out, now)
 
 
-def told(budget: Budget, now: datetime) -> str:
-    """at most 10% of the nodes at once, until 17:00 UTC."""
+def describe(budget: Budget, now: datetime) -> str:
+    """Return the summary of a budget with the time until which it applies."""
     until = budget.until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
 
-def in_words(each: Mapping[str, Any]) -> str:
+def summary(each: Mapping[str, Any]) -> str:
     nodes, reasons = each["nodes"], each.get("reasons") or ()
     many = f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
     which = f" for being {' or '.join(reasons)}" if reasons else ""
     if not each.get("schedule"):
         return f"at most {many} at once{which}"
     zone = each.get("zone", "UTC")
-    return f"at most {many} at once{which}, from {each['schedule']} ({zone}) for {_spoken(each['duration'])}"
+    return f"at most {many} at once{which}, from {each['schedule']} ({zone}) for {_duration_text(each['duration'])}"
 
 
 def _budget(each: Mapping[str, Any]) -> Budget:
@@ -78,19 +84,19 @@ def _budget(each: Mapping[str, Any]) -> Budget:
         schedule=parse_schedule(each["schedule"]) if each.get("schedule") else None,
         duration=timedelta(seconds=each.get("duration") or 0),
         zone=_zone(each.get("zone", "UTC")) or UTC,
-        text=in_words(each),
+        text=summary(each),
     )
 
 
-def _kept(each: Mapping[str, Any]) -> Stored:
-    found = {key: each[key] for key in KEYS if each.get(key) not in (None, "", [], ())}
-    if isinstance(nodes := found["nodes"], str) and nodes.isdigit():
-        found["nodes"] = int(nodes)
-    if "duration" in found:
-        found["duration"] = _seconds(found["duration"])
-    if "reasons" in found:
-        found["reasons"] = sorted(set(found["reasons"]))
-    return found
+def _stored(each: Mapping[str, Any]) -> Stored:
+    budget = {key: each[key] for key in KEYS if each.get(key) not in (None, "", [], ())}
+    if isinstance(nodes := budget["nodes"], str) and nodes.isdigit():
+        budget["nodes"] = int(nodes)
+    if "duration" in budget:
+        budget["duration"] = _seconds(budget["duration"])
+    if "reasons" in budget:
+        budget["reasons"] = sorted(set(budget["reasons"]))
+    return budget
 
 
 def _problems(path: str, each: object) -> Iterator[Problem]:
@@ -113,19 +119,19 @@ def _is_count(nodes: object) -> bool:
         if percent is not None:
             return int(percent[1]) <= 100
         return nodes.isascii() and nodes.isdigit() and len(nodes) < 10
-    return isinstance(nodes, int) and not isinstance(nodes, bool) and 0 <= nodes <= LARGEST
+    return isinstance(nodes, int) and not isinstance(nodes, bool) and 0 <= nodes <= INT_MAX
 
 
 def _reasons(path: str, reasons: object) -> Iterator[Problem]:
-    known = ", ".join(DisruptionReason)
+    allowed = ", ".join(DisruptionReason)
     if reasons is None:
         return
     if not isinstance(reasons, list | tuple):
-        yield Problem(f"{path}.reasons", "is not a list", shown(reasons), f"[] for all, or some of {known}")
+        yield Problem(f"{path}.reasons", "is not a list", shown(reasons), f"[] for all, or some of {allowed}")
         return
     for index, reason in enumerate(reasons):
         if not isinstance(reason, str) or reason not in set(DisruptionReason):
-            yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", shown(reason), known)
+            yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", shown(reason), allowed)
 
 
 def _window(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
@@ -151,14 +157,14 @@ def _seconds(duration: object) -> int | None:
     seconds: int | None = None
     if isinstance(duration, int) and not isinstance(duration, bool):
         seconds = duration
-    elif isinstance(duration, str) and duration and (found := DURATION.fullmatch(duration)):
-        days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    elif isinstance(duration, str) and duration and (match := DURATION.fullmatch(duration)):
+        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
         seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
-    return seconds if seconds is not None and SHORTEST <= seconds <= LONGEST else None
+    return seconds if seconds is not None and DURATION_MIN <= seconds <= DURATION_MAX else None
 
 
-def _spoken(seconds: int) -> str:
-    """8h, 1h30m."""
+def _duration_text(seconds: int) -> str:
+    """Format a duration, such as 8h or 1h30m."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
@@ -168,5 +174,5 @@ def _spoken(seconds: int) -> str:
 def _zone(name: object) -> tzinfo | None:
     try:
         return ZoneInfo(name) if isinstance(name, str) and name else None
-    except (ValueError, OSError, LookupError):  # unknown, unreadable, or leading out of the folder
+    except (ValueError, OSError, LookupError):  # unknown, unreadable, or a path outside of the database
         return None

@@ -19,7 +19,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """`cost` None: no price is known."""
+    """Hours and cost of a period; `cost` is None if no price is known."""
 
     node_hours: float
     gpu_hours: float
@@ -28,7 +28,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Amounts are in the currency of the price."""
+    """Costs of a pool, in the currency of its price."""
 
     price_per_gpu_hour: Decimal | None
     per_hour: Decimal | None
@@ -37,7 +37,7 @@ class Costs:
 
 
 def costs_of(pool: NodePool, now: datetime) -> Costs:
-    """`month` is the last thirty days."""
+    """Return the costs of the current nodes, of the last 24 hours and of the last 30 days."""
     price = current_price(pool)
     living = Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]
@@ -50,7 +50,7 @@ def costs_of(pool: NodePool, now: datetime) -> Costs:
 
 
 def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
-    """Of every pool that ever had a node: node hours and GPU hours until now."""
+    """Return the node-hours and GPU-hours until now of each pool that ever had a node."""
     ended = Least(Coalesce("ended_at", _moment(now)), _moment(now))
     lasted = ExpressionWrapper(
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
@@ -69,30 +69,30 @@ def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
 
 def _spent(pool: NodePool, begin: datetime, now: datetime) -> Spent:
     node_hours, gpu_hours, cost = 0.0, 0.0, Decimal(0)
-    known, unknown = False, False
-    for stretch in price_periods(pool, begin, now):
-        nodes, gpus = _hours(pool, stretch.begin, stretch.end)
+    has_price, lacks_price = False, False
+    for period in price_periods(pool, begin, now):
+        nodes, gpus = _hours(pool, period.begin, period.end)
         node_hours, gpu_hours = node_hours + nodes, gpu_hours + gpus
-        known |= stretch.price is not None
-        unknown |= stretch.price is None and gpus > 0
-        cost += (stretch.price or Decimal(0)) * Decimal(gpus)
-    told = cost.quantize(Decimal("0.01")) if known and not unknown else None
-    return Spent(node_hours, gpu_hours, told)
+        has_price |= period.price is not None
+        lacks_price |= period.price is None and gpus > 0
+        cost += (period.price or Decimal(0)) * Decimal(gpus)
+    total = cost.quantize(Decimal("0.01")) if has_price and not lacks_price else None
+    return Spent(node_hours, gpu_hours, total)
 
 
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
-    """Of nodes, and of their GPUs."""
-    there = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=end)
+    """Return the node-hours and GPU-hours of a period."""
+    nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=end)
     lasted = ExpressionWrapper(
         Least(Coalesce("ended_at", _moment(end)), _moment(end)) - Greatest("created_at", _moment(begin)),
         output_field=DurationField(),
     )
     seconds = Extract(lasted, "epoch")
-    summed = there.aggregate(
+    sums = nodes.aggregate(
         nodes=Sum(seconds, output_field=FloatField()),
         gpus=Sum(seconds * F("gpus"), output_field=FloatField()),
     )
-    return (summed["nodes"] or 0.0) / HOUR, (summed["gpus"] or 0.0) / HOUR
+    return (sums["nodes"] or 0.0) / HOUR, (sums["gpus"] or 0.0) / HOUR
 
 
 def _moment(at: datetime) -> Value:
@@ -101,7 +101,7 @@ def _moment(at: datetime) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class PricePeriod:
-    """Of time with one price; None where none was known."""
+    """Period with one price, which is None if none was known."""
 
     begin: datetime
     end: datetime
@@ -109,19 +109,19 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """What people said, or the list price, where one is known."""
+    """Return the pool's price per GPU-hour, else the list price, else None."""
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour
     return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """It cost so much until now. In the caller's transaction, who changes the pool's price."""
+    """Record the price valid until now, in the transaction that changes it."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 
 def price_periods(pool: NodePool, begin: datetime, end: datetime) -> Iterator[PricePeriod]:
-    """The last one at today's price."""
+    """Yield the periods in order; the last one has the current price."""
     past = PoolPrice.objects.filter(pool=pool, until__gt=begin).order_by("until")
     for until, price in past.values_list("until", "price_per_gpu_hour"):
         if begin < min(until, end):

@@ -1,4 +1,4 @@
-"""Record why the number of nodes changed, or did not."""
+"""Write a pool's scaling events."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,7 +19,7 @@ def write(
     after: int | None = None,
     **data: Any,
 ) -> ScalingEvent:
-    """One row, in the caller's transaction. `before` and `after` count the nodes that are wanted."""
+    """Write one event in the caller's transaction; `before` and `after` are desired node counts."""
     return ScalingEvent.objects.create(
         pool=pool, kind=kind, reason=reason, at=at, node=node, before=before, after=after, data=data
     )
@@ -33,7 +33,7 @@ def write_each(
     at: datetime,
     after: int | None = None,
 ) -> None:
-    """One row for each node with its reason, in one statement."""
+    """Write one event for each node with its reason, in one statement."""
     ScalingEvent.objects.bulk_create(
         ScalingEvent(pool=pool, kind=kind, reason=reason, at=at, node=node, after=after)
         for node, reason in nodes

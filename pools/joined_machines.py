@@ -14,7 +14,7 @@ MachineState = Literal["free", "used", "draining", "silent", "departed"]
 
 
 def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Newest first, each with its `state`."""
+    """Return the pool's tokens, newest first, annotated with `state`."""
     state = Case(
         When(used_at__isnull=False, then=Value("used")),
         When(revoked_at__isnull=False, then=Value("revoked")),
@@ -27,7 +27,7 @@ def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """By name, each with its `state` and the key of its present use."""
+    """Return the pool's machines by name, annotated with `state` and the key of the current use."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
         When(departed_at__isnull=False, then=Value("departed")),
@@ -41,9 +41,9 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
     return rows.select_related("pool").order_by("name", "pk")
 
 
-def nodes_of(found: "list[Machine]") -> dict[int, str]:
-    """By machine, the name of the node that it is now."""
-    uses = MachineUse.objects.filter(machine__in=found, ended_at=None).select_related("machine")
+def nodes_of(machines: "list[Machine]") -> dict[int, str]:
+    """Return the name of each machine's current node, by the machine's key."""
+    uses = MachineUse.objects.filter(machine__in=machines, ended_at=None).select_related("machine")
     by_instance = {instance_id(use): use.machine_id for use in uses}
     living = Node.objects.filter(instance_id__in=by_instance).exclude(state=NodeState.ENDED)
     return {by_instance[instance]: name for instance, name in living.values_list("instance_id", "name")}

@@ -1,7 +1,7 @@
 """Work that would be lost with each node.
 
-Pods, and what they hold, are rows of a higher floor; they are reached from the node, by name. The database
-adds up: there are many more pods than nodes.
+Pods and allocations belong to a higher layer and are reached through relations of the node. The database sums
+them up, because there are many more pods than nodes.
 """
 
 from datetime import datetime
@@ -15,36 +15,36 @@ from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 
 CHECKPOINT = "allocations__pod__workload__last_checkpoint_at"
-FIRM = Q(allocations__pod__workload__preemptible=False)
+NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
-    """By node id, of nodes on which something runs, or is promised to."""
+    """Return the work on each node with allocations or reservations, by node id."""
     hosting = Node.objects.filter(state__in=HOSTING)
     if pool is not None:
         hosting = hosting.filter(pool=pool)
     running = hosting.filter(allocations__isnull=False, allocations__released_at__isnull=True).order_by()
     seconds = _seconds(now)
     devices = Coalesce(F("allocations__devices__len"), 0)
-    held = running.values("pk").annotate(
-        firm=Count("allocations", filter=FIRM),
+    sums = running.values("pk").annotate(
+        firm=Count("allocations", filter=NON_PREEMPTIBLE),
         gpu=Sum(seconds * F("allocations__gpu_milli") * devices / MILLI, output_field=BigIntegerField()),
         cpu=Sum(seconds * F("allocations__cpu_milli") / MILLI, output_field=BigIntegerField()),
         count=Count("allocations"),
     )
-    found = {node: Work(*sums) for node, *sums in held.values_list("pk", "firm", "gpu", "cpu", "count")}
-    promised = hosting.filter(reservations__isnull=False).order_by()
-    for node in promised.values_list("pk", flat=True):
-        found[node] = _plus(found.get(node, NONE), Work(pods=1))
-    return found
+    work = {node: Work(*columns) for node, *columns in sums.values_list("pk", "firm", "gpu", "cpu", "count")}
+    reserved = hosting.filter(reservations__isnull=False).order_by()
+    for node in reserved.values_list("pk", flat=True):
+        work[node] = _sum(work.get(node, NONE), Work(pods=1))
+    return work
 
 
 def _seconds(now: datetime) -> Expression:
-    """Whole ones since a pod was given its place, or since its workload's last checkpoint."""
-    since = Greatest("allocations__bound_at", CHECKPOINT)  # of the two, whichever is there
+    """Return whole seconds since the pod was bound or since its workload's last checkpoint."""
+    since = Greatest("allocations__bound_at", CHECKPOINT)  # ignores null
     passed = Func(Value(now) - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(passed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 
 
-def _plus(one: Work, other: Work) -> Work:
+def _sum(one: Work, other: Work) -> Work:
     return Work(*(a + b for a, b in zip(one, other, strict=True)))

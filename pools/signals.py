@@ -1,7 +1,7 @@
 """Signals about pool and node changes, for the layers above.
 
-Sent inside the change's transaction, to whoever may refuse by raising: `acting`, `action` (pool.edit,
-node.drain, ...), `obj`, and `before` and `after` as dictionaries of what changed, or None.
+Sent inside the change's transaction, so that a receiver can reject the change by raising: `acting`, `action`
+(such as edit or drain), `obj`, and `before` and `after` as dictionaries of changed values, or None.
 """
 
 from django.dispatch import Signal

@@ -40,10 +40,10 @@ def delete_expired() -> dict[str, int]:
     call_command("clearsessions")
     return {
         "tokens": tokens.delete_ended(before=now - retention["tokens"]),
-        "join tokens": machines.forget_tokens(before=now - retention["tokens"]),
+        "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
         "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
         "environments": len(environments_here().clear(digests_in_use())),
-        "environments known": environments.forget_unused(before=now - A_DAY),
+        "environments known": environments.delete_unused(before=now - A_DAY),
         "answers": _expired_responses(),
         "links to ports": ports.delete_links(before=now),
         "calls": calls.delete_ended(before=now - AN_HOUR),

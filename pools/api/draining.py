@@ -1,4 +1,4 @@
-"""Answers that name the nodes that leave a pool, and the work on them."""
+"""Responses with the nodes that a smaller pool drains, and the work on them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,16 +6,16 @@ from datetime import datetime
 from pydantic import Field
 
 from berth.server.api.responses import Answer
-from pools.api.capacity import room_of
+from pools.api.capacity import pool_capacity
 from pools.api.pool_shapes import PoolAnswer, answer
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, draining
 
-MOST_LISTED = 500
+LISTED_MAX = 500
 
 
 class DrainingNodeAnswer(Answer):
-    """As work stands now: what begins or ends until the node goes may change the choice."""
+    """Node to drain, chosen by the current work; the choice may change before the drain starts."""
 
     node: str
     pods: int
@@ -33,8 +33,8 @@ class ScaledAnswer(PoolAnswer):
 
 
 def with_draining(pool: NodePool, now: datetime) -> ScaledAnswer:
-    """For people who run the platform. `pool` has the counts of the selector."""
-    shape = answer(pool, room_of([pool.pk]), running_it=True)
+    """Return the response for platform admins; `pool` comes from the selector with its counts."""
+    shape = answer(pool, pool_capacity([pool.pk]), running_it=True)
     going = draining(pool, pool.nodes_desired, now)
     listed = draining_answers(going, running_it=True)
     return ScaledAnswer(**shape.model_dump(), draining_count=len(going), draining=listed)
@@ -47,8 +47,8 @@ def draining_answers(going: Sequence[NodeToDrain], *, running_it: bool) -> list[
             pods=each.work.pods,
             not_preemptible=each.work.firm,
             gpu_seconds_lost=each.work.gpu_seconds,
-            work=[str(work) for work in each.on_it] if running_it else None,
+            work=[str(work) for work in each.workloads] if running_it else None,
             blocked_by=each.blocked_by,
         )
-        for each in going[:MOST_LISTED]
+        for each in going[:LISTED_MAX]
     ]

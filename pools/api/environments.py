@@ -12,7 +12,7 @@ from berth.server.api.requests import no_query
 from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from pools.api.pools import PoolDoor
+from pools.api.pools import PoolView
 from pools.plugins.registry import available, unavailable
 
 
@@ -42,21 +42,21 @@ class Plugins(ApiView):
     @operation("List plugins with their parameters", answer=PluginsAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
-        there = [
+        plugins = [
             KnownPlugin(
                 name=each.name, summary=each.summary, source=each.source, parameters=dict(each.schema)
             )
             for _, each in sorted(available().items())
         ]
-        why = dict(unavailable()) if self.allowed("administer") else None
-        return Response(PluginsAnswer(plugins=there, refused=why))
+        reasons = dict(unavailable()) if self.allowed("administer") else None
+        return Response(PluginsAnswer(plugins=plugins, refused=reasons))
 
 
-class PoolEnvironment(PoolDoor):
+class PoolEnvironment(PoolView):
     @operation("Get the environment that a pool's plugins install, and its script", answer=EnvironmentAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        built = self.found(name).built_environment
+        built = self.get_pool(name).built_environment
         if built is None:
             raise NotFound(f"Pool {name} declares no environment.")
         return Response(

@@ -1,8 +1,8 @@
 """REST endpoints by which machines join a pool and poll for instructions.
 
-These doors know no people: the secret in the request is all there is. Each is a random one or a signed one
-of 256 bits. Who says what makes no sense is counted by address; a machine that we know by itself, so that
-nobody's noise keeps it from calling, though all of them may come through one proxy.
+These endpoints have no users: they authenticate by the secret in the request, which is random or signed and
+has 256 bits. Invalid requests are throttled by address, those of known machines by machine: many machines may
+share a proxy, and noise from its address must not keep them from calling.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 
 
 class JoinBody(Body):
-    """What the machine measured. `instance_id` is its provider's name for it, where it has one."""
+    """Hardware that the machine measured. `instance_id` is set on instances of a provider."""
 
     token: Secret
     name: Name
@@ -79,7 +79,7 @@ class PhaseBody(Body):
 
 
 class BootedBody(Body):
-    """How far the script in `prepare` is."""
+    """Progress of the script in `prepare`."""
 
     digest: Annotated[Text, Field(max_length=64)]
     phases: Annotated[tuple[PhaseBody, ...], Field(max_length=64, strict=False)] = ()
@@ -88,7 +88,7 @@ class BootedBody(Body):
 
 
 class StartedBody(Body):
-    """The progress of the script in `start`."""
+    """Progress of the script in `start`."""
 
     instance: Annotated[Text, Field(min_length=1, max_length=128)]
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
@@ -100,14 +100,14 @@ class CallBody(Body):
     interruption: InterruptionBody | None = Field(None, description="Interruption announced by the provider.")
     booted: BootedBody | None = Field(None, description="Progress of `prepare`.")
     started: StartedBody | None = Field(
-        None, description="Progress of `start`, for the instance that the answer named; null before it runs."
+        None, description="Progress of `start`, for the instance in the response; null before it runs."
     )
 
 
 class CallAnswer(Answer):
-    node: str | None = Field(description="Node that the machine is to become; null for none.")
+    node: str | None = Field(description="Node that the machine becomes; null for none.")
     ordinal: int | None
-    instance: str = Field(description="The instance that the scripts are for; sent back in `started`.")
+    instance: str = Field(description="Instance of the scripts; the machine sends it back in `started`.")
     digest: str = Field(description="Digest of the environment that `prepare` installs.")
     prepare: str = Field(description="Script to run first, with its progress reported; empty for none.")
     secrets: dict[str, str] | None = Field(description="Variables for `prepare`, never written to a file.")
@@ -115,11 +115,11 @@ class CallAnswer(Answer):
     stop: str = Field(description="Shell script that undoes `start`.")
 
 
-class MachineDoor(TokenlessView):
+class MachineView(TokenlessView):
     caller = "machine"
 
-    def known(self, headers: Mapping[str, Any]) -> str:
-        """The machine's secret, if it is one that we gave."""
+    def machine_secret(self, headers: Mapping[str, Any]) -> str:
+        """Return the machine's secret; raise Unauthenticated if Berth did not issue it."""
         secret = _secret(headers)
         if not secrets.is_a_machines(secret):
             raise Unauthenticated(UNKNOWN)
@@ -127,7 +127,7 @@ class MachineDoor(TokenlessView):
         return secret
 
 
-class Join(MachineDoor):
+class Join(MachineView):
     @operation("Join a machine to a pool", body=JoinBody, answer=JoinAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
@@ -142,69 +142,69 @@ class Join(MachineDoor):
         return Response(JoinAnswer(secret=secret))
 
 
-class Call(MachineDoor):
+class Call(MachineView):
     @operation("Report a machine's state and get its instructions", body=CallBody, answer=CallAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         body = parse_body(request, CallBody)
-        given = body.interruption
-        interruption = Interruption(given.reason, given.at) if given else None
+        announced = body.interruption
+        interruption = Interruption(announced.reason, announced.at) if announced else None
         node = services.call(
-            self.known(request.headers), at=timezone.now(), interruption=interruption,
+            self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
             booted=_booted(body.booted), started=_started(body.started),
         )  # fmt: skip
         if node is None:
-            return Response(NOTHING_YET)
-        told = instructions_of(wired().runtime_of(node.pool), node)
-        first = to_prepare(node)
-        waits = node.environment_id is not None and node.prepared_at is None
+            return Response(NO_NODE)
+        instructions = instructions_of(wired().runtime_of(node.pool), node)
+        environment = to_prepare(node)
+        is_installing = node.environment_id is not None and node.prepared_at is None
         return Response(
             CallAnswer(
                 node=node.name, ordinal=node.ordinal, instance=node.instance_id,
-                start="" if waits else told.start, stop=told.stop,
-                digest=first.digest, prepare=first.script, secrets=dict(first.secrets),
+                start="" if is_installing else instructions.start, stop=instructions.stop,
+                digest=environment.digest, prepare=environment.script, secrets=dict(environment.secrets),
             )
         )  # fmt: skip
 
 
-NOTHING_YET = CallAnswer(
+NO_NODE = CallAnswer(
     node=None, ordinal=None, instance="", start="", stop="", digest="", prepare="", secrets={}
 )  # fmt: skip
 
 
-def _booted(said: BootedBody | None) -> Booted | None:
-    if said is None:
+def _booted(body: BootedBody | None) -> Booted | None:
+    if body is None:
         return None
-    phases = tuple(Phase(each.phase, each.state, each.seconds, each.message) for each in said.phases)
-    return Booted(said.digest, phases, said.exit_code, said.output)
+    phases = tuple(Phase(each.phase, each.state, each.seconds, each.message) for each in body.phases)
+    return Booted(body.digest, phases, body.exit_code, body.output)
 
 
 def _started(body: StartedBody | None) -> Started | None:
     return None if body is None else Started(body.instance, body.exit_code, body.seconds, body.output)
 
 
-class Leave(MachineDoor):
+class Leave(MachineView):
     @operation("Remove the calling machine for good", status=204)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        services.leave(self.known(request.headers), at=timezone.now())
+        services.leave(self.machine_secret(request.headers), at=timezone.now())
         return Response(status=204)
 
 
 def join_program(request: HttpRequest) -> HttpResponse:
-    """What machines run to join and to call; it holds no secret."""
+    """Return the program with which machines join and call; it contains no secret."""
     return HttpResponse(program(), content_type="text/x-python; charset=utf-8")
 
 
-def worker_code_door(request: HttpRequest) -> HttpResponse:
-    """What workers run of Berth itself; it holds no secret."""
+def join_worker_code(request: HttpRequest) -> HttpResponse:
+    """Return Berth's code for workers; it contains no secret."""
     return HttpResponse(worker_code(), content_type="application/x-tar")
 
 
 def join_node_code(request: HttpRequest) -> HttpResponse:
-    """What a node of a Ray cluster runs besides Ray; it holds no secret."""
+    """Return the code that Ray nodes run besides Ray; it contains no secret."""
     return HttpResponse(node_code(), content_type="application/gzip")
 
 

@@ -18,7 +18,7 @@ from berth.server.api.requests import Body, ListQuery, no_query, parse_body, par
 from berth.server.api.responses import Answer, created, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
-from pools.api.pools import Because, PoolDoor
+from pools.api.pools import Because, PoolView
 from pools.models import JoinToken, Machine, NodePool
 
 NEWEST = Order("newest", ("issued_at", "id"), down=True)
@@ -67,19 +67,19 @@ class MachinesQuery(ListQuery):
     departed: bool = False
 
 
-class JoinedDoor(PoolDoor):
-    def run_by(self, name: str) -> NodePool:
-        pool = self.found(name)
+class MachinesView(PoolView):
+    def administered_pool(self, name: str) -> NodePool:
+        pool = self.get_pool(name)
         self.require("administer")
         return pool
 
 
-class JoinTokens(JoinedDoor):
+class JoinTokens(MachinesView):
     @operation("List join tokens, newest first", query=ListQuery, page=JoinTokenAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
-        rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
-        return Response(page(rows, query, NEWEST, lambda found: [_token(row) for row in found]))
+        rows = joined_machines.join_tokens(self.administered_pool(name), timezone.now())
+        return Response(page(rows, query, NEWEST, lambda tokens: [_token(row) for row in tokens]))
 
     @operation(
         "Issue a join token for one machine", body=NewJoinToken, answer=IssuedJoinTokenAnswer, status=201
@@ -87,65 +87,65 @@ class JoinTokens(JoinedDoor):
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
-        pool, body, now = self.run_by(name), parse_body(request, NewJoinToken), timezone.now()
+        pool, body, now = self.administered_pool(name), parse_body(request, NewJoinToken), timezone.now()
         lasts = timedelta(seconds=body.lifetime_seconds)
         token, secret = services.issue_join_token(
             acting=self.acting, pool=pool, lasts=lasts, at=now, comment=body.comment
         )
-        told = _token(joined_machines.join_tokens(pool, now).get(pk=token.pk))
-        answer = IssuedJoinTokenAnswer(**told.model_dump(), token=secret)
+        shape = _token(joined_machines.join_tokens(pool, now).get(pk=token.pk))
+        answer = IssuedJoinTokenAnswer(**shape.model_dump(), token=secret)
         return created(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
 
 
-class OneJoinToken(JoinedDoor):
+class OneJoinToken(MachinesView):
     @operation("Get a join token", answer=JoinTokenAnswer)
     def get(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
-        return Response(_token(self._found(name, token_id)))
+        return Response(_token(self._get_token(name, token_id)))
 
     @operation("Revoke a join token", status=204)
     def delete(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
-        token = self._found(name, token_id)
+        token = self._get_token(name, token_id)
         services.revoke_join_token(acting=self.acting, token=token, at=timezone.now())
         return no_content()
 
-    def _found(self, name: str, token_id: int) -> JoinToken:
-        rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
-        found = rows.filter(pk=token_id).first()
-        if found is None:
+    def _get_token(self, name: str, token_id: int) -> JoinToken:
+        rows = joined_machines.join_tokens(self.administered_pool(name), timezone.now())
+        token = rows.filter(pk=token_id).first()
+        if token is None:
             raise NotFound(f"Pool {name} has no join token with this id.")
-        return found
+        return token
 
 
-class MachineOfPool(JoinedDoor):
+class MachineView(MachinesView):
     def machine(self, name: str, machine: str) -> Machine:
-        """The one that is there; else the latest of that name that left."""
-        rows = joined_machines.machines(self.run_by(name), timezone.now()).filter(name=machine)
-        found = rows.order_by("-joined_at", "-pk").first()
-        if found is None:
+        """Return the machine, or the one of this name that joined last if it has departed; raise NotFound."""
+        rows = joined_machines.machines(self.administered_pool(name), timezone.now()).filter(name=machine)
+        row = rows.order_by("-joined_at", "-pk").first()
+        if row is None:
             raise NotFound(f"No machine named {shown(machine)} has joined pool {name}.")
-        return found
+        return row
 
 
-class Machines(JoinedDoor):
+class Machines(MachinesView):
     @operation("List joined machines", query=MachinesQuery, page=MachineAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)
-        rows = joined_machines.machines(self.run_by(name), timezone.now())
+        rows = joined_machines.machines(self.administered_pool(name), timezone.now())
         return Response(
             page(rows if query.departed else rows.filter(departed_at=None), query, BY_NAME, _machines)
         )
 
 
-class OneMachine(MachineOfPool):
+class OneMachine(MachineView):
     @operation("Get a joined machine", answer=MachineAnswer)
     def get(self, request: Request, name: str, machine: str) -> Response:
         no_query(request)
         return Response(_machines([self.machine(name, machine)])[0])
 
 
-class RemoveMachine(MachineOfPool):
+class RemoveMachine(MachineView):
     @operation(
         "Remove a machine from its pool after draining its node",
         body=Because, answer=MachineAnswer,
@@ -153,14 +153,14 @@ class RemoveMachine(MachineOfPool):
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
         no_query(request)
-        found, reason = self.machine(name, machine), parse_body(request, Because).reason
-        services.remove_machine(acting=self.acting, machine=found, at=timezone.now(), reason=reason)
+        target, reason = self.machine(name, machine), parse_body(request, Because).reason
+        services.remove_machine(acting=self.acting, machine=target, at=timezone.now(), reason=reason)
         return Response(_machines([self.machine(name, machine)])[0])
 
 
 def _token(row: Any) -> JoinTokenAnswer:
-    known = {name: getattr(row, name) for name in JoinTokenAnswer.model_fields if name != "used_by"}
-    return JoinTokenAnswer(**known, used_by=row.used_by.name if row.used_by else None)
+    fields = {name: getattr(row, name) for name in JoinTokenAnswer.model_fields if name != "used_by"}
+    return JoinTokenAnswer(**fields, used_by=row.used_by.name if row.used_by else None)
 
 
 def _machines(rows: Sequence[Any]) -> list[Any]:

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from berth.server.api.requests import Query, no_query, parse_query
 from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
-from pools.api.pools import PoolDoor
-from pools.capacity_history import MOST_POINTS, capacity_over_time
+from pools.api.pools import PoolView
+from pools.capacity_history import POINTS_MAX, capacity_over_time
 from pools.costs import Spent, costs_of
 
 DAY, MONTHS = 24 * 3600, 92 * 24 * 3600
@@ -20,7 +20,7 @@ DAY, MONTHS = 24 * 3600, 92 * 24 * 3600
 
 class CapacityQuery(Query):
     span: Annotated[int, Field(ge=60, le=MONTHS, description="Length of the period in seconds.")] = DAY
-    points: Annotated[int, Field(ge=1, le=5000, description="Maximum number of points.")] = MOST_POINTS
+    points: Annotated[int, Field(ge=1, le=5000, description="Maximum number of points.")] = POINTS_MAX
 
 
 class PointAnswer(Answer):
@@ -45,7 +45,7 @@ class SpentAnswer(Answer):
 
 
 class CostAnswer(Answer):
-    """Each hour at the price of its time; null where none is known."""
+    """Cost at the price valid in each hour; null if no price is known."""
 
     price_per_gpu_hour: float | None
     per_hour: float | None = Field(description="Cost of the current nodes.")
@@ -53,26 +53,26 @@ class CostAnswer(Answer):
     last_30_days: SpentAnswer
 
 
-class PoolCapacity(PoolDoor):
+class PoolCapacity(PoolView):
     @operation("Get the number of nodes over time", query=CapacityQuery, answer=CapacityAnswer)
     def get(self, request: Request, name: str) -> Response:
-        asked, pool, now = parse_query(request, CapacityQuery), self.found(name), timezone.now()
-        span = timedelta(seconds=asked.span)
+        query, pool, now = parse_query(request, CapacityQuery), self.get_pool(name), timezone.now()
+        span = timedelta(seconds=query.span)
         points = [
             PointAnswer(
                 at=datetime.fromtimestamp(point.at, UTC), desired=point.desired, current=point.current,
                 pending=point.pending, draining=point.draining,
             )
-            for point in capacity_over_time(pool, now=now, span=span, most=asked.points)
+            for point in capacity_over_time(pool, now=now, span=span, most=query.points)
         ]  # fmt: skip
         return Response(CapacityAnswer(until=now, points=points))
 
 
-class PoolCost(PoolDoor):
+class PoolCost(PoolView):
     @operation("Get the cost of a pool's nodes", answer=CostAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        costs = costs_of(self.found(name), timezone.now())
+        costs = costs_of(self.get_pool(name), timezone.now())
         return Response(
             CostAnswer(
                 price_per_gpu_hour=_number(costs.price_per_gpu_hour), per_hour=_number(costs.per_hour),

@@ -18,13 +18,13 @@ from berth.server.api.responses import Amounts, Answer
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
-from pools.api.capacity import capacity_of, free_of, with_held
+from pools.api.capacity import capacity_of, free_of, with_allocated
 from pools.api.pools import Because
 from pools.models import Node
 
 BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
 StateWord = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
-LastWord = Literal[StateWord, "ended"]
+AnyStateWord = Literal[StateWord, "ended"]
 
 
 class NodesQuery(ListQuery):
@@ -44,7 +44,7 @@ class NodeAnswer(Answer):
     name: str
     pool: str
     ordinal: int
-    state: LastWord
+    state: AnyStateWord
     since: datetime
     gpus: int
     gpu_model: str
@@ -67,15 +67,15 @@ class NodeAnswer(Answer):
     created_at: datetime
 
 
-class NodeDoor(ApiView):
+class NodeView(ApiView):
     change_scope = "admin"
 
     def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """These nodes, by default those that have not ended; none for an account without a role."""
-        rows: QuerySet[Node] = with_held(selectors.nodes() if nodes is None else nodes)
+        """Return these nodes, by default all that have not ended; none for an account without a role."""
+        rows: QuerySet[Node] = with_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.allowed("view_capacity") else rows.none()
 
-    def found(self, name: str) -> Node:
+    def get_node(self, name: str) -> Node:
         node = self.visible().filter(name=name).first()
         if node is None:
             raise NotFound(f"No node is named {shown(name)}.")
@@ -83,15 +83,15 @@ class NodeDoor(ApiView):
 
     def to_change(self, request: Request, name: str) -> Node:
         no_query(request)
-        node = self.found(name)
+        node = self.get_node(name)
         self.require("administer")
         return node
 
-    def answered(self, name: str) -> Response:
-        return Response(_answers([self.found(name)], running_it=self.allowed("administer"))[0])
+    def node_response(self, name: str) -> Response:
+        return Response(_answers([self.get_node(name)], running_it=self.allowed("administer"))[0])
 
 
-class Nodes(NodeDoor):
+class Nodes(NodeView):
     @operation("List nodes", query=NodesQuery, page=NodeAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
@@ -102,13 +102,13 @@ class Nodes(NodeDoor):
             rows = rows.filter(state__in=query.state)
         running_it = self.allowed("administer")
 
-        def presented(found: Sequence[Node]) -> list[Any]:
-            return _answers(found, running_it=running_it)
+        def answers(nodes: Sequence[Node]) -> list[Any]:
+            return _answers(nodes, running_it=running_it)
 
-        return Response(page(rows, query, BY_PLACE, presented))
+        return Response(page(rows, query, BY_PLACE, answers))
 
 
-class OneNode(NodeDoor):
+class OneNode(NodeView):
     @operation("Get a node, or the last one of this name", answer=NodeAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
@@ -118,41 +118,41 @@ class OneNode(NodeDoor):
         return Response(_answers([node], running_it=self.allowed("administer"))[0])
 
 
-class CordonNode(NodeDoor):
+class CordonNode(NodeView):
     @operation("Cordon a node", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
         services.cordon_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
-        return self.answered(name)
+        return self.node_response(name)
 
 
-class UncordonNode(NodeDoor):
+class UncordonNode(NodeView):
     @operation("Uncordon a node", answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
         parse_body(request, NoBody)
         services.uncordon_node(acting=self.acting, node=node)
-        return self.answered(name)
+        return self.node_response(name)
 
 
-class DrainNode(NodeDoor):
+class DrainNode(NodeView):
     @operation("Drain and terminate a node", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
         services.drain_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
-        return self.answered(name)
+        return self.node_response(name)
 
 
-class TerminateNode(NodeDoor):
+class TerminateNode(NodeView):
     @operation("Terminate a node and its pods at once", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
         services.terminate_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
-        return self.answered(name)
+        return self.node_response(name)
 
 
 def _answers(nodes: Sequence[Node], *, running_it: bool) -> list[Any]:
@@ -174,11 +174,11 @@ def _answer(node: Node, running_it: bool, work: list[str]) -> NodeAnswer:
     )
 
 
-def _phase(told: dict[str, Any], running_it: bool) -> PhaseAnswer:
-    return PhaseAnswer(**{**told, "message": told["message"] if running_it else ""})
+def _phase(phase: dict[str, Any], running_it: bool) -> PhaseAnswer:
+    return PhaseAnswer(**{**phase, "message": phase["message"] if running_it else ""})
 
 
-_WORKED_OUT = (
+_COMPUTED = (
     "pool", "capacity", "free", "instance_id", "address", "work", "environment_digest", "phases",
 )  # fmt: skip
-_PLAIN = tuple(name for name in NodeAnswer.model_fields if name not in _WORKED_OUT)
+_PLAIN = tuple(name for name in NodeAnswer.model_fields if name not in _COMPUTED)

@@ -19,20 +19,20 @@ from pools.engine.node_spec import FIELDS
 from pools.models import NodePool
 from pools.selectors import PoolState, state_of
 
-LARGEST = 2**31 - 1
-Count = Annotated[int, Field(ge=0, le=LARGEST)]
-Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+INT_MAX = 2**31 - 1
+Count = Annotated[int, Field(ge=0, le=INT_MAX)]
+Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
 ProviderWord = Literal["local", "static", "fake", "aws"]
 RuntimeWord = Literal["local", "fake", "ray"]
-# What people are offered. Fakes are the service's to judge: it knows what a pool has, and what is turned on.
-OrFake = WrapValidator(lambda given, judged: given if given == "fake" else judged(given))
+# Offered choices. The service validates fakes, because it knows the pool's present values and the settings.
+OrFake = WrapValidator(lambda value, validate: value if value == "fake" else validate(value))
 ProviderOffered = Annotated[Literal["local", "static", "aws"], OrFake]
 RuntimeOffered = Annotated[Literal["local", "ray"], OrFake]
 PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationWord = Literal["never", "when_empty", "when_underutilised"]
 FairShareWord = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
-# Judged by the pool's own rule, which names the part that does not fit: nodes.min, nodes.max, nodes.desired.
+# Validated by the pool's own rule, which names the invalid part: nodes.min, nodes.max, nodes.desired.
 Nodes = Annotated[
     Any,
     Field(
@@ -53,12 +53,12 @@ Nodes = Annotated[
         }
     ),
 ]
-# Judged by the rules of plugins and images, which name what does not fit: plugins[1].parameters.backend.
+# Validated by the rules of plugins and images, which name the part: plugins[1].parameters.backend.
 Plugins = Annotated[
     Any,
     Field(
-        description="In order; each its name, or name and parameters. A parameter that is a secret is kept "
-        "and shown to nobody; left out in a change it stays, null forgets it. `GET plugins` lists them."
+        description="Plugins in order: names, or entries with name and parameters. Secret parameters are "
+        "stored and never shown; an omitted one stays as it is, null deletes it. `GET plugins` lists plugins."
     ),
     WithJsonSchema(
         {
@@ -82,7 +82,7 @@ Plugins = Annotated[
         }
     ),
 ]
-_TEXTS = {"type": "array", "items": {"type": "string"}, "maxItems": 500}
+_TEXT_LIST = {"type": "array", "items": {"type": "string"}, "maxItems": 500}
 EnvironmentValues = Annotated[
     Any,
     Field(description="Environment of each node before plugins extend it; must not contain secrets."),
@@ -94,31 +94,31 @@ EnvironmentValues = Annotated[
                     "type": "string",
                     "description": "For example 3.12; default: the machine's Python.",
                 },
-                "pip": _TEXTS,
+                "pip": _TEXT_LIST,
                 "indexes": {
                     "type": "array",
                     "items": {
                         "type": "object",
-                        "properties": {"url": {"type": "string"}, "packages": _TEXTS},
+                        "properties": {"url": {"type": "string"}, "packages": _TEXT_LIST},
                         "required": ["url"],
                         "additionalProperties": False,
                     },
                 },
-                "apt": _TEXTS,
+                "apt": _TEXT_LIST,
                 "env": {"type": "object", "additionalProperties": {"type": "string"}},
             },
             "additionalProperties": False,
         }
     ),
 ]
-# Judged by their own rules, which name what does not fit: disruption_budgets[0].schedule.
+# Validated by their own rules, which name the part: disruption_budgets[0].schedule.
 Budgets = Annotated[
     Any,
     Field(
-        description="How many nodes may be out of use at once when the pool itself takes them out: because "
-        "they are empty, or underutilised (no reasons: both). With a schedule in cron's five fields it holds "
-        "for a duration (seconds, or 8h) from each time that comes round in its zone. The tightest binds; "
-        "a person's own drain is obeyed, and counts."
+        description="Maximum number of nodes that may be disrupted at once when the pool removes nodes "
+        "because they are empty or underutilised (default: both). With a schedule (five cron fields) a budget "
+        "applies for its duration (seconds, or 8h) from each scheduled time in its zone. The strictest "
+        "budget applies. Manual drains are not blocked, but count."
     ),
     WithJsonSchema(
         {
@@ -154,7 +154,7 @@ class TaintValues(Body):
 
 
 class PoolValues(Body):
-    """Times are seconds, `cpu` cores; what is left out keeps its value, or its default in a new pool."""
+    """Settings of a pool. Times are seconds, `cpu` is cores; omitted fields keep their value or default."""
 
     provider: ProviderOffered = "local"
     runtime: RuntimeOffered = "local"
@@ -175,7 +175,7 @@ class PoolValues(Body):
         int,
         Field(
             ge=0,
-            le=LARGEST,
+            le=INT_MAX,
             description="Consecutive failed boots after which provisioning stops; 0: no limit.",
         ),
     ] = 5
@@ -198,7 +198,7 @@ class PoolValues(Body):
     reclaim_min_runtime: Count = 0
     preempt_min_runtime: Count = 0
     preemption_delay: Count = 0
-    stale_gang_grace: Annotated[int, Field(ge=-1, le=LARGEST)] = 60
+    stale_gang_grace: Annotated[int, Field(ge=-1, le=INT_MAX)] = 60
     consolidation_enabled: bool = True
     consolidation_max_moves: Count | None = None
     consolidation_max_trials: Count | None = None
@@ -216,7 +216,7 @@ class PoolValues(Body):
     ] = 1.0
 
     def columns(self) -> dict[str, Any]:
-        """What was given, as the columns hold it."""
+        """Return the explicitly set fields as values of the model's columns."""
         return {
             IN_THOUSANDTHS.get(name, name): _stored(name, value)
             for name, value in self.explicit_values().items()
@@ -260,13 +260,11 @@ class PoolAnswer(Answer):
     boot_timeout: int
     boot_failure_limit: int
     boot_failures: int = Field(description="Consecutive orders whose nodes never became ready.")
-    boot_retry_at: datetime | None = Field(
-        description="Time of the next order at the earliest; null for no delay."
-    )
-    provisioning_stopped: bool = Field(description="True: no nodes are ordered until POST .../retry.")
+    boot_retry_at: datetime | None = Field(description="Earliest time of the next order; null for no delay.")
+    provisioning_stopped: bool = Field(description="If true, no nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationWord = Field(
-        description="Which nodes it gives back beyond what the autoscaler's rules ask for: such as are "
-        "empty, or also such as can be emptied, because their work fits on the others."
+        description="Nodes that are released in addition to the autoscaler's rules: none, empty ones, or "
+        "also those whose pods fit on other nodes."
     )
     node_consolidation_after: int
     disruption_budgets: list[dict[str, Any]]
@@ -310,7 +308,7 @@ class PoolAnswer(Answer):
 
 
 def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, running_it: bool) -> PoolAnswer:
-    """`pool` with the counts of the selector; `room` is capacity and what is free of it, by pool."""
+    """Return the response for a pool of the selector; `room` is capacity and free capacity by pool."""
     capacity, free = room[pool.pk]
     columns: Any = pool
     return PoolAnswer(
@@ -338,8 +336,8 @@ def _stored(name: str, value: Any) -> Any:
     return Decimal(str(value)) if name == "price_per_gpu_hour" and value is not None else value
 
 
-_WORKED_OUT = (
+_COMPUTED = (
     "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
     "current_price", "environment_digest",
 )  # fmt: skip
-_PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _WORKED_OUT)
+_PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _COMPUTED)

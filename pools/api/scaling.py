@@ -1,4 +1,4 @@
-"""REST resource that scales a pool and previews which nodes leave."""
+"""REST endpoint that scales a pool and previews the nodes to drain."""
 
 from typing import Annotated
 
@@ -13,18 +13,18 @@ from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
 from pools import services
 from pools.api.draining import DrainingNodeAnswer, ScaledAnswer, draining_answers, with_draining
-from pools.api.pool_shapes import LARGEST
-from pools.api.pools import PoolDoor
+from pools.api.pool_shapes import INT_MAX
+from pools.api.pools import PoolView
 from pools.scale_down import blocked_reasons, draining
 
 
 class Scale(Body):
-    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="Desired number of nodes.")]
+    nodes: Annotated[int, Field(ge=0, le=INT_MAX, description="Desired number of nodes.")]
 
 
 class ScaleQuery(Query):
     nodes: (
-        Annotated[int, Field(ge=0, le=LARGEST, description="Desired number of nodes to preview.")] | None
+        Annotated[int, Field(ge=0, le=INT_MAX, description="Desired number of nodes to preview.")] | None
     ) = None
 
 
@@ -36,12 +36,12 @@ class ScaleAnswer(Answer):
     blocked: list[str] = Field(description="Actions that a disruption budget blocks now.")
 
 
-class ScalePool(PoolDoor):
+class ScalePool(PoolView):
     @operation("Preview the nodes to drain at a size", query=ScaleQuery, answer=ScaleAnswer)
     def get(self, request: Request, name: str) -> Response:
-        asked, pool, now = parse_query(request, ScaleQuery), self.found(name), timezone.now()
-        nodes = pool.nodes_desired if asked.nodes is None else asked.nodes
-        if asked.nodes is not None:
+        query, pool, now = parse_query(request, ScaleQuery), self.get_pool(name), timezone.now()
+        nodes = pool.nodes_desired if query.nodes is None else query.nodes
+        if query.nodes is not None:
             services.check_nodes_desired(pool, nodes, "nodes")
         going = draining(pool, nodes, now)
         return Response(
@@ -58,9 +58,9 @@ class ScalePool(PoolDoor):
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
-        pool = self.found(name)
+        pool = self.get_pool(name)
         self.require("administer")
         nodes = parse_body(request, Scale).nodes
         services.set_nodes_desired(acting=self.acting, pool=pool, nodes_desired=nodes)
-        pool = self.found(name)
+        pool = self.get_pool(name)
         return Response(with_draining(pool, timezone.now()), headers={"ETag": etag(pool.version)})

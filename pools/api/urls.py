@@ -25,7 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("machines/call", joining.Call.as_view()),
     path("machines/leave", joining.Leave.as_view()),
     path("machines/program", joining.join_program),
-    path("machines/worker.tar", joining.worker_code_door),
+    path("machines/worker.tar", joining.join_worker_code),
     path("machines/node.tar.gz", joining.join_node_code),
     path("plugins", environments.Plugins.as_view()),
     path("nodes", nodes.Nodes.as_view()),

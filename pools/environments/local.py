@@ -53,7 +53,7 @@ class Boot:
     why: str = ""
 
 
-class EnvironmentsHere:
+class LocalEnvironments:
     """Under `root`: an environment by its digest, and `boots/NAME` for each node that gets one."""
 
     def __init__(self, root: Path) -> None:

@@ -7,7 +7,10 @@ from pools.models.pool import NodePool
 
 
 class Environment(models.Model):
-    """Never changed: another image has another digest. The script is what nodes run; no secret is in it."""
+    """Immutable environment: another image has another digest.
+
+    Its script, run by nodes, contains no secret.
+    """
 
     digest = models.CharField(max_length=64, primary_key=True)
     image = models.JSONField(help_text="Packages, variables and secret names.")
@@ -23,7 +26,7 @@ class Environment(models.Model):
 
 
 class PoolSecret(models.Model):
-    """Sealed with the installation's key. Nothing shows it; processes find it in `variable`."""
+    """Secret of a plugin, sealed with the installation's key; only processes get it, in `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
     plugin = models.CharField(max_length=40)

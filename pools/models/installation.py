@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Installation(models.Model):
-    """One row, made once. Who copies the database for another installation gives that one another name."""
+    """The single row that names this installation; a copied database needs another name."""
 
     name = models.SlugField(max_length=40)
     created_at = models.DateTimeField(auto_now_add=True)

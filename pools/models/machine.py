@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class JoinToken(models.Model):
-    """Lets one machine join one pool, once. Only a digest of the secret is kept, and how it begins."""
+    """Token with which one machine joins one pool; only the secret's digest and prefix are stored."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
@@ -28,7 +28,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """What it has is what it measured itself. It is free while none of its uses is open."""
+    """Machine that joined a pool, with the capacity that it measured; free while none of its uses is open."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
@@ -59,7 +59,7 @@ class Machine(models.Model):
 
 
 class MachineUse(models.Model):
-    """From an order to the end of the node: what other providers call an instance."""
+    """Use of a machine by one node, from the order to the node's end: the instance of this provider."""
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
     client_token = models.CharField(max_length=64)

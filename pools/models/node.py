@@ -8,12 +8,12 @@ from pools.models.pool import NodePool
 
 
 class NodeState(models.TextChoices):
-    REQUESTED = "requested"  # the provider said yes, its listing does not show the instance yet
-    BOOTING = "booting"  # listed, not usable yet
+    REQUESTED = "requested"  # the provider accepted the order; its listing does not show the instance yet
+    BOOTING = "booting"  # listed but not usable yet
     READY = "ready"
-    CORDONED = "cordoned"  # keeps what it has, takes nothing new
-    DRAINING = "draining"  # being emptied, then ended
-    LOST = "lost"  # its instance is gone or never came; about to be ended
+    CORDONED = "cordoned"  # keeps its pods, takes no new ones
+    DRAINING = "draining"  # finishes its pods, then ends
+    LOST = "lost"  # its instance is gone or never appeared; ends soon
     ENDED = "ended"
 
 
@@ -24,7 +24,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(models.Model):
-    """Capacity is copied from the pool's shape when the node is ordered: a later edit leaves it alone."""
+    """Node of a pool; it keeps the pool's shape as of its order, whatever is edited later."""
 
     State = NodeState
 

@@ -31,9 +31,9 @@ class NodePool(models.Model):
         TIME_BASED = "time_based"
 
     class NodeConsolidation(models.TextChoices):
-        NEVER = "never"  # the autoscaler's rules alone
-        WHEN_EMPTY = "when_empty"  # also nodes on which nothing runs
-        WHEN_UNDERUTILISED = "when_underutilised"  # also nodes whose work fits elsewhere: it is moved
+        NEVER = "never"  # only the autoscaler removes nodes
+        WHEN_EMPTY = "when_empty"  # also release empty nodes
+        WHEN_UNDERUTILISED = "when_underutilised"  # also release nodes whose pods fit elsewhere
 
     name = models.SlugField(max_length=40, unique=True)
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
@@ -42,7 +42,7 @@ class NodePool(models.Model):
         default=dict, blank=True, help_text="Provider settings; must not contain secrets."
     )
 
-    # Size. Without `nodes_max` the pool has `nodes_min` nodes, fixed.
+    # Size. Without `nodes_max` the pool has a fixed size of `nodes_min` nodes.
     nodes_min = models.PositiveIntegerField(default=1)
     ready_threshold = models.PositiveIntegerField(null=True, blank=True)
     nodes_max = models.PositiveIntegerField(null=True, blank=True)
@@ -58,7 +58,7 @@ class NodePool(models.Model):
         default=5, help_text="Consecutive failed boots after which provisioning stops; 0: no limit."
     )
 
-    # What it may give back beyond that, and how many nodes may be out of use at once.
+    # Release of unneeded nodes, and limits on the number of nodes that are disrupted at once.
     node_consolidation = models.CharField(
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
@@ -72,7 +72,7 @@ class NodePool(models.Model):
         '"duration": "8h", "zone": "Europe/Berlin"}]; reasons are empty and underutilised.',
     )
 
-    # What the autoscaler and the reconciler remember between two steps.
+    # State of the autoscaler and the reconciler between two ticks.
     last_scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
     idle_since = models.DateTimeField(null=True, blank=True, editable=False)
     pressure = models.JSONField(null=True, blank=True, editable=False)
@@ -81,12 +81,14 @@ class NodePool(models.Model):
     retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
-    boot_failures = models.PositiveIntegerField(default=0, editable=False)  # in a row, by order
+    boot_failures = models.PositiveIntegerField(default=0, editable=False)  # consecutive failed orders
     boot_error = models.TextField(blank=True, editable=False)
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
-    provision_outcomes = models.JSONField(default=dict, blank=True, editable=False)  # calls by outcome
+    provision_outcomes = models.JSONField(
+        default=dict, blank=True, editable=False
+    )  # number of calls by outcome
 
-    # What one node is like.
+    # Shape of one node.
     gpus_per_node = models.PositiveIntegerField(default=0)
     gpu_model = models.CharField(max_length=64, blank=True)
     gpu_memory_mib = models.PositiveIntegerField(default=0)
@@ -97,7 +99,7 @@ class NodePool(models.Model):
     taints = models.JSONField(default=list, blank=True)
     price_per_gpu_hour = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
 
-    # What is on one node. Nothing declared: Python and packages are those of the machine itself.
+    # Environment of each node. Without one, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
         default=list, blank=True, help_text="Names and parameters, in order, without secrets."
     )
@@ -108,7 +110,7 @@ class NodePool(models.Model):
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="+", editable=False
     )
 
-    # How the scheduler places and shares it.
+    # Scheduling: placement, preemption, consolidation and fair share.
     node_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     device_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     reclaim_min_runtime = models.PositiveIntegerField(default=0)
@@ -204,12 +206,12 @@ class NodePool(models.Model):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Too many boots failed in a row: no node is ordered until a person retries."""
+        """Whether too many boots failed in a row, so that no node is ordered until an admin retries."""
         return stops_provisioning(self.boot_failures, self.boot_failure_limit)
 
 
 class PoolPrice(models.Model):
-    """A price that has passed. Null: none was known."""
+    """A former price of a pool; null if none was set."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

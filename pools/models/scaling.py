@@ -7,29 +7,29 @@ from pools.models.pool import NodePool
 
 
 class ScalingKind(models.TextChoices):
-    AUTOSCALE = "autoscale"  # the autoscaler, or a person, wants another number of nodes
-    PROVISION = "provision"  # the provider answered with instances
-    SURPLUS = "surplus"  # ... with more than still wanted
-    ADOPTED = "adopted"  # an instance of a call whose answer was lost
-    JOINED = "joined"  # the machine itself called in
+    AUTOSCALE = "autoscale"  # the autoscaler or a user changed the desired number of nodes
+    PROVISION = "provision"  # the provider returned instances
+    SURPLUS = "surplus"  # the provider returned more instances than still desired
+    ADOPTED = "adopted"  # an instance of a call whose response was lost
+    JOINED = "joined"  # the machine called the join endpoint
     READY = "ready"
     CORDON = "cordon"
     UNCORDON = "uncordon"
     DRAIN = "drain"
     DRAIN_ABORTED = "drain_aborted"
     TERMINATE = "terminate"
-    INTERRUPTION = "interruption"  # the provider takes the machine back
+    INTERRUPTION = "interruption"  # the provider will take the machine back
     LOST = "lost"
-    ORPHAN = "orphan"  # carries our tags, has no row: ended
-    BOOT_FAILED = "boot_failed"  # nodes of an order were lost before they were ready
-    RETRIED = "retried"  # failed boots are forgotten: nodes are ordered again at once
+    ORPHAN = "orphan"  # an instance with our tags but without a node: terminated
+    BOOT_FAILED = "boot_failed"  # nodes of an order were lost before they became ready
+    RETRIED = "retried"  # the count of failed boots was reset: nodes are ordered again at once
     ERROR = "error"
     PAUSED = "paused"
     RESUMED = "resumed"
 
 
 class ScalingEvent(models.Model):
-    """Append-only: a trigger refuses every update and delete."""
+    """Event of a pool's scaling history; a trigger rejects updates and deletes."""
 
     Kind = ScalingKind
 

@@ -14,7 +14,7 @@ Opened = AbstractContextManager[object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A piece of a shell script that runs on each node after what is installed; no harm when run again.
+    """A shell script that runs on each node after the packages are installed; it must be idempotent.
 
     It runs under `sh -eu` with the pool's variables and secrets set and the pool's `python` first in PATH.
     """
@@ -25,12 +25,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Any hook may be missing.
+    """A named set of optional hooks.
 
-    `transform` adds what is to be installed; `bootstrap` says what is done on each node after that;
-    `decorate` takes a function and gives the one that is called in its place, at each execution on the
-    worker; `around_app` is open for the life of the worker's main process; `around_process` for that of each
-    executor process, from its first call on; `around_client` for that of the client's session.
+    `transform` adds packages and settings to the image; `bootstrap` returns operations for each node after
+    the installation; `decorate` returns the function that replaces a given one at each execution on the
+    worker. `around_app` is open for the life of the worker's main process, `around_process` for that of each
+    executor process from its first call on, `around_client` for that of the client's session.
     """
 
     name: str

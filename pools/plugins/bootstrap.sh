@@ -1,15 +1,15 @@
 #!/bin/sh
-# Makes the environment @DIGEST@
-# on this machine. Run again it does no harm: what is done already is left as it is.
+# Creates the environment @DIGEST@
+# on this machine. Idempotent: phases that are done are skipped.
 #
-# It is told by variables:
-#   BERTH_ENVIRONMENTS  the directory that all environments lie in
-#   BERTH_CODE          where Berth's own code for workers is: an address or a file
-#   BERTH_PHASES        a file; a line of JSON is added for each phase that begins or ends
-#   BERTH_PYTHON        a Python to begin with, if it is of the right version
-#   BERTH_BESIDE        set for a session: BERTH_PYTHON's own packages are there too, and Berth's code is
-#   BERTH_APT           "no": Debian packages are looked for, and never installed
-# and finds the pool's secrets in variables of their own.
+# Variables:
+#   BERTH_ENVIRONMENTS  directory of all environments
+#   BERTH_CODE          Berth's code for workers: a URL or a file
+#   BERTH_PHASES        file to which a line of JSON is added for each phase that begins or ends
+#   BERTH_PYTHON        preferred Python, if it has the right version
+#   BERTH_BESIDE        set for a session: the packages of BERTH_PYTHON, with Berth's code, are visible too
+#   BERTH_APT           "no": require Debian packages but never install them
+# The pool's secrets are in variables of their own.
 set -u
 umask 022
 
@@ -22,13 +22,13 @@ log=$root/$digest.log.$$
 mkdir -p "$root" || exit 1
 trap 'rm -f "$log"' EXIT
 
-# --- telling how far it is
+# --- progress
 
 tell() { # PHASE STATE SECONDS MESSAGE
   printf '{"phase": "%s", "state": "%s", "seconds": %s, "message": "%s"}\n' "$1" "$2" "$3" "$4" >> "$phases"
 }
 
-hidden() { # no secret gets into a message
+hidden() { # mask secrets in messages
   awk -v names="$secrets" '
     BEGIN { count = split(names, name, " ") }
     { for (i = 1; i <= count; i++) { value = ENVIRON[name[i]]
@@ -37,7 +37,7 @@ hidden() { # no secret gets into a message
       print }'
 }
 
-quoted() { # as it may stand in a text of JSON
+quoted() { # escape for a JSON string
   LC_ALL=C tr -d '\000-\010\013-\037\177' | LC_ALL=C sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g' |
     LC_ALL=C awk '{ printf "%s%s", (NR > 1 ? "\\n" : ""), $0 }'
 }
@@ -55,7 +55,7 @@ phase() { # NAME FUNCTION
   fi
 }
 
-# --- what is installed, once for all nodes of this machine
+# --- installation, once for all nodes of this machine
 
 install_apt() {
   missing=
@@ -96,7 +96,7 @@ make_python() {
     return 1
   fi
   rm -rf "$venv"
-  if "$python" -m pip --version > /dev/null 2>&1; then # its pip serves the environment too
+  if "$python" -m pip --version > /dev/null 2>&1; then # its pip can install into the environment
     "$python" -m venv --without-pip "$venv"
     echo "$python" > "$venv/pip-of"
   else
@@ -106,7 +106,7 @@ make_python() {
   [ -z "${BERTH_BESIDE:-}" ] || beside "$python"
 }
 
-beside() { # PYTHON: the environment has its packages, too; those installed here go before them
+beside() { # PYTHON: make its packages visible too; those of the environment take precedence
   "$venv/bin/python" - "$("$1" -c 'import json, site; print(json.dumps(site.getsitepackages()))')" <<'BERTH_BESIDE'
 import json, os, sys, sysconfig
 lines = ["import site; site.addsitedir(%r)\n" % path for path in json.loads(sys.argv[1])]
@@ -119,10 +119,10 @@ pip() {
   "$(cat "$venv/pip-of")" -m pip --disable-pip-version-check --python "$venv/bin/python" "$@"
 }
 
-# What pip is configured with says how to connect, and where else packages may come from: only the first counts.
+# pip's configuration may set how to connect and which indexes to use: only the first is kept.
 connection="cert client-cert proxy trusted-host timeout retries cache-dir no-cache-dir keyring-provider"
 
-isolated_pip() { # pip, without the indexes, link pages and constraints that it is configured with
+isolated_pip() { # pip without its configured indexes, link pages and constraints
   (
     pip config list > "$venv/configured"
     for key in $connection; do
@@ -145,7 +145,7 @@ from_index() { # URL REQUIREMENT...: from this index, without dependencies
   return 1
 }
 
-hold_scoped() { # what was installed from its own index stays as it is
+hold_scoped() { # pin packages that were installed from their own index
   pip freeze --all > "$venv/frozen"
   while read -r name _; do
     grep -iE "^$(echo "$name" | sed 's/-/[-_.]/g')==" "$venv/frozen" || true
@@ -186,7 +186,7 @@ BERTH_REQUIREMENTS
 @PIP@
 }
 
-# --- Berth's own code for workers, as it is today
+# --- current code of Berth for workers
 
 install_code() {
   [ -n "${BERTH_CODE:-}" ] || { echo "BERTH_CODE is not set"; return 1; }
@@ -212,14 +212,14 @@ os.rename(path + ".new", path)
 BERTH_PYTHON_CODE
 }
 
-# --- what plugins do on each node
+# --- operations of plugins
 
 @OPERATIONS@
-# --- all of it, in order
+# --- all phases in order
 
 @VARIABLES@
 exec 9> "$venv.lock"
-flock 9 # another node of this machine may be at it
+flock 9 # another node of this machine may be installing it
 if [ ! -f "$venv/.ready" ]; then
   phase apt install_apt
   phase python make_python

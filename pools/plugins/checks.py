@@ -15,108 +15,112 @@ URL = re.compile(r"(https?|file)://[^\s@\"'\\$`]+")
 APT = re.compile(r"[a-z0-9][a-z0-9+.-]*(=[A-Za-z0-9.+:~-]+)?")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PASSWORD = re.compile(r"://[^/\s]*@")
-OURS = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD")
+RESERVED = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD")
 FIELDS = ("python", "pip", "indexes", "apt", "env")
-MOST, LONGEST = 500, 500
-VALUE_LONGEST = 16_384
+ENTRIES_MAX, ENTRY_LENGTH_MAX = 500, 500
+VALUE_LENGTH_MAX = 16_384
 
 
 def problems_of_image(image: Image) -> Iterator[Problem]:
-    """Each with its place below the image."""
+    """Yield problems with paths relative to the image."""
     if image.python and not PYTHON.fullmatch(image.python):
-        allowed = "3.11 or later, such as 3.12, or nothing for what the machine has"
+        allowed = "3.11 or later, such as 3.12, or empty for the machine's default"
         yield Problem("python", "is not a version of Python", shown(image.python), allowed)
     yield from _requirements(image.pip)
     for index, each in enumerate(image.indexes):
-        yield from _text(f"indexes[{index}].url", each.url, URL, "an address without a password")
-        yield from _each(f"indexes[{index}].packages", each.packages, PACKAGE, "names of packages")
+        yield from _pattern(f"indexes[{index}].url", each.url, URL, "a URL without a password")
+        yield from _patterns(f"indexes[{index}].packages", each.packages, PACKAGE, "package names")
     unscoped = [index for index, each in enumerate(image.indexes) if not each.packages]
     for index in unscoped[1:]:
-        yield Problem(f"indexes[{index}].packages", "are missing", allowed="one index may be for all others")
-    yield from _each("apt", image.apt, APT, "a Debian package, or name=version")
+        yield Problem(
+            f"indexes[{index}].packages", "are missing", allowed="only one index may serve all other packages"
+        )
+    yield from _patterns("apt", image.apt, APT, "a Debian package, or name=version")
     yield from _variables(image.env)
     for name in image.secrets:
-        yield from _text("secrets", name, VARIABLE, "the name of a variable")
+        yield from _pattern("secrets", name, VARIABLE, "the name of a variable")
 
 
-def problems_of_declared(given: Any) -> Iterator[Problem]:
-    """Of what people wrote, before it is an image: whether it has the form of one."""
-    if not isinstance(given, Mapping):
-        yield Problem("", "is not names with values", shown(given), ", ".join(FIELDS))
+def problems_of_declared(declared: Any) -> Iterator[Problem]:
+    """Yield problems with the structure of a declared environment, before it is made an image."""
+    if not isinstance(declared, Mapping):
+        yield Problem("", "is not keys and values", shown(declared), ", ".join(FIELDS))
         return
-    for name, value in given.items():
+    for name, value in declared.items():
         if name not in FIELDS:
-            yield Problem(str(name), "is not known", allowed=", ".join(FIELDS))
+            yield Problem(str(name), "unknown key", allowed=", ".join(FIELDS))
         elif name == "python" and not isinstance(value, str):
-            yield Problem(name, "is not a text", shown(value), 'a version in quotes, such as "3.12"')
+            yield Problem(name, "is not text", shown(value), 'a version in quotes, such as "3.12"')
         elif name in ("pip", "apt"):
-            yield from _texts(name, value)
-        elif name == "env" and not _is_texts(value):
-            yield Problem(name, "is not names with texts", shown(value), "NAME: value, each a text")
+            yield from _text_list(name, value)
+        elif name == "env" and not _is_text_mapping(value):
+            yield Problem(name, "is not variables with text values", shown(value), "NAME: value, each text")
         elif name == "indexes":
             yield from _indexes(value)
 
 
-def _indexes(given: Any) -> Iterator[Problem]:
-    if not isinstance(given, list | tuple):
-        yield Problem("indexes", "are not a list", shown(given), "each with url, and packages")
+def _indexes(value: Any) -> Iterator[Problem]:
+    if not isinstance(value, list | tuple):
+        yield Problem("indexes", "are not a list", shown(value), "entries with url and optional packages")
         return
-    for number, each in enumerate(given):
+    for number, each in enumerate(value):
         place = f"indexes[{number}]"
         if not isinstance(each, Mapping) or not isinstance(each.get("url"), str):
-            yield Problem(place, "has no url", shown(each), "url, and packages")
+            yield Problem(place, "has no url", shown(each), "url, and optionally packages")
         elif unknown := sorted(set(each) - {"url", "packages"}):
-            yield Problem(f"{place}.{unknown[0]}", "is not known", allowed="url, packages")
+            yield Problem(f"{place}.{unknown[0]}", "unknown key", allowed="url, packages")
         else:
-            yield from _texts(f"{place}.packages", each.get("packages", []))
+            yield from _text_list(f"{place}.packages", each.get("packages", []))
 
 
-def _requirements(given: Sequence[str]) -> Iterator[Problem]:
-    allowed = "a requirement as pip takes it, such as numpy>=2"
-    for index, text in enumerate(given[:MOST]):
+def _requirements(value: Sequence[str]) -> Iterator[Problem]:
+    allowed = "a requirement of pip, such as numpy>=2"
+    for index, text in enumerate(value[:ENTRIES_MAX]):
         if PASSWORD.search(text):
-            yield Problem(f"pip[{index}]", "holds a password", "(not shown)", "an address without one")
+            yield Problem(f"pip[{index}]", "contains a password", "(not shown)", "a URL without a password")
         else:
-            yield from _text(f"pip[{index}]", text, REQUIREMENT, allowed)
-    yield from _not_too_many("pip", given)
+            yield from _pattern(f"pip[{index}]", text, REQUIREMENT, allowed)
+    yield from _count("pip", value)
 
 
 def _variables(env: Mapping[str, str]) -> Iterator[Problem]:
-    yield from _not_too_many("env", env)
+    yield from _count("env", env)
     for name, value in env.items():
         if not VARIABLE.fullmatch(name):
-            yield Problem("env", "holds a name that cannot be set", shown(name), "letters, digits and _")
-        elif name in OURS or name.startswith("BERTH_"):
+            yield Problem("env", "contains an invalid variable name", shown(name), "letters, digits and _")
+        elif name in RESERVED or name.startswith("BERTH_"):
             yield Problem(f"env.{name}", "is set by Berth")
-        elif "\0" in value or len(value) > VALUE_LONGEST:
-            yield Problem(f"env.{name}", "cannot be set", allowed=f"up to {VALUE_LONGEST} characters, no NUL")
+        elif "\0" in value or len(value) > VALUE_LENGTH_MAX:
+            yield Problem(
+                f"env.{name}", "cannot be set", allowed=f"up to {VALUE_LENGTH_MAX} characters, no NUL"
+            )
 
 
-def _each(path: str, given: Sequence[str], pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
-    yield from _not_too_many(path, given)
-    for index, text in enumerate(given[:MOST]):
-        yield from _text(f"{path}[{index}]", text, pattern, allowed)
+def _patterns(path: str, value: Sequence[str], pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
+    yield from _count(path, value)
+    for index, text in enumerate(value[:ENTRIES_MAX]):
+        yield from _pattern(f"{path}[{index}]", text, pattern, allowed)
 
 
-def _text(path: str, text: str, pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
-    if len(text) > LONGEST or not pattern.fullmatch(text):
-        given = "(not shown)" if PASSWORD.search(text) else shown(text)
-        yield Problem(path, "is not allowed", given, allowed)
+def _pattern(path: str, text: str, pattern: re.Pattern[str], allowed: str) -> Iterator[Problem]:
+    if len(text) > ENTRY_LENGTH_MAX or not pattern.fullmatch(text):
+        received = "(not shown)" if PASSWORD.search(text) else shown(text)
+        yield Problem(path, "is not allowed", received, allowed)
 
 
-def _texts(path: str, given: Any) -> Iterator[Problem]:
-    if not isinstance(given, list | tuple):
-        yield Problem(path, "is not a list", shown(given), "a list of texts")
+def _text_list(path: str, value: Any) -> Iterator[Problem]:
+    if not isinstance(value, list | tuple):
+        yield Problem(path, "is not a list", shown(value), "a list of texts")
         return
-    for index, text in enumerate(given):
+    for index, text in enumerate(value):
         if not isinstance(text, str):
-            yield Problem(f"{path}[{index}]", "is not a text", shown(text))
+            yield Problem(f"{path}[{index}]", "is not text", shown(text))
 
 
-def _is_texts(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(isinstance(x, str) for pair in given.items() for x in pair)
+def _is_text_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(x, str) for pair in value.items() for x in pair)
 
 
-def _not_too_many(path: str, given: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
-    if len(given) > MOST:
-        yield Problem(path, "has too many entries", str(len(given)), f"at most {MOST}")
+def _count(path: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[Problem]:
+    if len(value) > ENTRIES_MAX:
+        yield Problem(path, "has too many entries", str(len(value)), f"at most {ENTRIES_MAX}")

@@ -10,7 +10,7 @@ from pools.plugins.image import Image
 
 
 def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> Image:
-    """Each gets what the one before it gave."""
+    """Return the image after the transforms of all plugins, in order. Raises HookFailed."""
     for plugin in plugins:
         if plugin.transform is None:
             continue
@@ -24,16 +24,16 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
 
 
 def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operation, ...]:
-    """What has no title of its own gets its plugin's name."""
+    """Return the operations of all plugins, untitled ones with the plugin's name. Raises HookFailed."""
     operations: list[Operation] = []
     for plugin in plugins:
         if plugin.bootstrap is None:
             continue
         try:
-            given = tuple(plugin.bootstrap(cluster))
+            returned = tuple(plugin.bootstrap(cluster))
         except Exception as error:
             raise HookFailed(plugin.name, "bootstrap", error_text(error)) from error
-        for operation in given:
+        for operation in returned:
             if not isinstance(operation, Operation):
                 raise HookFailed(
                     plugin.name, "bootstrap", f"returned {type(operation).__name__} instead of Operation"
@@ -43,7 +43,7 @@ def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operatio
 
 
 def decorate_all(plugins: Iterable[Plugin], function: Function) -> Function:
-    """The first plugin's decorator is the outermost; with none, the function itself."""
+    """Return the decorated function; the first plugin's decorator is outermost. Raises HookFailed."""
     for plugin in reversed(tuple(plugins)):
         if plugin.decorate is None:
             continue

@@ -21,10 +21,10 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Which plugins' contexts are open, by name. One is kept for each hook of each process.
+    """Open contexts of plugins by name, for one hook of one process.
 
     The hook is called as `hook(*facts)`: InstanceInfo for workers, session and Cluster for the client.
-    Threads may share it: whoever comes second waits until all are entered, and enters none.
+    Thread-safe: a second thread waits until all contexts are entered and enters none again.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -34,12 +34,14 @@ class HookContexts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order in which they were entered."""
+        """Names of open contexts in the order in which they were entered."""
         return tuple(self._open)
 
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
-        """Those that are not open yet. If one fails, those that this call opened are left again and
-        HookFailed is raised."""
+        """Enter the contexts that are not open yet.
+
+        If one fails, the contexts that this call opened are left again and HookFailed is raised.
+        """
         with self._lock:
             before = len(self._open)
             for plugin in plugins:
@@ -56,7 +58,7 @@ class HookContexts:
                 self._open[plugin.name] = context
 
     def leave(self) -> tuple[HookFailed, ...]:
-        """All of them, in reverse. What fails is logged, handed back, and does not keep the next."""
+        """Leave all contexts in reverse order; log and return the failures."""
         with self._lock:
             return self._leave(down_to=0)
 
@@ -76,7 +78,7 @@ class HookContexts:
 
 @contextmanager
 def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
-    """All contexts of one hook, open for the length of a block; an error in it is never swallowed."""
+    """Open all contexts of one hook for a block; errors in the block are never swallowed."""
     record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:

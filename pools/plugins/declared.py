@@ -11,13 +11,13 @@ from pools.plugins.image import Image, Index
 from pools.plugins.parameters import problems_of
 from pools.plugins.registry import SECRET_PLACEHOLDER, available, unavailable
 
-MOST = 32
-KEYS = ("name", "parameters", "secrets_set")  # the last is what we say of them; given back, it is passed over
+PLUGINS_MAX = 32
+KEYS = ("name", "parameters", "secrets_set")  # responses contain the last; in a request it is ignored
 
 
 @dataclass(frozen=True)
 class Declared:
-    """One plugin of a pool. `secrets` are those given now; None is one to forget."""
+    """One plugin of a pool, with the secrets to store; None deletes a secret."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -27,31 +27,33 @@ class Declared:
         return available()[self.name].secrets[parameter]
 
     def plugin(self, secrets_set: Sequence[str]) -> Plugin:
-        """It is only told which secrets there are."""
+        """Build the plugin with placeholders for its secrets."""
         return available()[self.name].build(
             {**self.parameters, **dict.fromkeys(secrets_set, SECRET_PLACEHOLDER)}
         )
 
 
-def read_declared(given: object) -> tuple[tuple[Declared, ...], tuple[Problem, ...]]:
-    """What people wrote; a plugin without parameters may be just its name."""
-    if not isinstance(given, list | tuple):
-        return (), (Problem("", "is not a list", shown(given), "names, or name and parameters"),)
-    if len(given) > MOST:
-        return (), (Problem("", "has too many entries", str(len(given)), f"at most {MOST}"),)
-    found: list[Declared] = []
+def read_declared(value: object) -> tuple[tuple[Declared, ...], tuple[Problem, ...]]:
+    """Parse a list of plugins; an entry may be just a name. Return plugins and problems."""
+    if not isinstance(value, list | tuple):
+        return (), (
+            Problem("", "is not a list", shown(value), "plugin names, or entries with name and parameters"),
+        )
+    if len(value) > PLUGINS_MAX:
+        return (), (Problem("", "has too many entries", str(len(value)), f"at most {PLUGINS_MAX}"),)
+    plugins: list[Declared] = []
     problems: list[Problem] = []
-    for index, entry in enumerate(given):
+    for index, entry in enumerate(value):
         entry = {"name": entry} if isinstance(entry, str) else entry  # noqa: PLW2901
-        wrong = list(_problems(entry, f"[{index}]", [each.name for each in found]))
-        problems += wrong
-        if not wrong:
-            found.append(_declared(entry))
-    return tuple(found), tuple(problems)
+        entry_problems = list(_problems(entry, f"[{index}]", [each.name for each in plugins]))
+        problems += entry_problems
+        if not entry_problems:
+            plugins.append(_declared(entry))
+    return tuple(plugins), tuple(problems)
 
 
 def image_of(environment: Mapping[str, Any]) -> Image:
-    """What a pool declares by itself; it has been checked."""
+    """Return the image of a pool's validated environment."""
     indexes = tuple(
         Index(each["url"], tuple(each.get("packages", ()))) for each in environment.get("indexes", ())
     )
@@ -63,38 +65,40 @@ def _problems(entry: Any, path: str, before: Sequence[str]) -> Iterator[Problem]
         yield Problem(path, "has no name", allowed="a plugin's name, or name and parameters")
         return
     for key in sorted(set(map(str, entry)) - set(KEYS)):
-        yield Problem(f"{path}.{key}", "is not known", allowed="name, parameters")
+        yield Problem(f"{path}.{key}", "unknown key", allowed="name, parameters")
     name = entry["name"]
     if name not in available():
-        why = unavailable().get(name)
-        told = f"is not available: {why}" if why else "is not an installed plugin"
-        yield Problem(f"{path}.name", told, shown(name), suggestion(name, sorted(available())))
+        reason = unavailable().get(name)
+        message = f"is not available: {reason}" if reason else "is not an installed plugin"
+        yield Problem(f"{path}.name", message, shown(name), suggestion(name, sorted(available())))
     elif name in before:
         yield Problem(f"{path}.name", "is listed twice", shown(name), "each plugin once")
     else:
         yield from _parameter_problems(name, entry.get("parameters", {}), f"{path}.parameters")
 
 
-def _parameter_problems(name: str, given: Any, path: str) -> Iterator[Problem]:
+def _parameter_problems(name: str, values: Any, path: str) -> Iterator[Problem]:
     plugin = available()[name]
-    if isinstance(given, Mapping):  # a secret may be null: forget it
-        given = {key: value for key, value in given.items() if key not in plugin.secrets or value is not None}
-    found = list(problems_of(plugin.schema, given, path))
-    yield from found
-    if not found:
+    if isinstance(values, Mapping):  # a secret may be null, which deletes it
+        values = {
+            key: value for key, value in values.items() if key not in plugin.secrets or value is not None
+        }
+    problems = list(problems_of(plugin.schema, values, path))
+    yield from problems
+    if not problems:
         try:
             plugin.build(
-                {key: SECRET_PLACEHOLDER if key in plugin.secrets else value for key, value in given.items()}
+                {key: SECRET_PLACEHOLDER if key in plugin.secrets else value for key, value in values.items()}
             )
         except PluginError as error:
             yield Problem(path, str(error))
 
 
 def _declared(entry: Mapping[str, Any]) -> Declared:
-    given = entry.get("parameters", {})
+    parameters = entry.get("parameters", {})
     secret = available()[entry["name"]].secrets
     return Declared(
         entry["name"],
-        {key: value for key, value in given.items() if key not in secret},
-        {key: value or None for key, value in given.items() if key in secret},
+        {key: value for key, value in parameters.items() if key not in secret},
+        {key: value or None for key, value in parameters.items() if key in secret},
     )

@@ -2,11 +2,11 @@
 
 
 class PluginError(Exception):
-    """Something is wrong with a plugin or with how it is used."""
+    """A plugin is broken or used incorrectly."""
 
 
 class HookFailed(PluginError):
-    """A hook raised, or gave back what it may not. The error itself, if there is one, is the `__cause__`."""
+    """A hook raised an error, which is the `__cause__`, or returned a wrong value."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)
@@ -17,5 +17,5 @@ class HookFailed(PluginError):
 
 
 def error_text(error: BaseException) -> str:
-    """An error in one line."""
+    """Return the error's type and message in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

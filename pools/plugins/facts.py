@@ -7,10 +7,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The facts of a pool. `head_address` is empty while no node is there, `node_count` what is wanted now.
+    """Facts of a pool.
 
-    `cuda`: its nodes have NVIDIA GPUs that programs can use. GPUs that are only declared, as on a machine
-    for tests, are counted in `gpus_per_node`, and `cuda` is false.
+    `head_address` is empty without nodes, `node_count` is the desired number. `cuda` is true if programs can
+    use the nodes' NVIDIA GPUs; simulated GPUs are counted in `gpus_per_node`, but `cuda` is false.
     """
 
     name: str
@@ -23,9 +23,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """Where a process stands among those that work together: node `node_index` of `node_count`, counted
-    from 0, and worker `worker_index` of the `workers_per_node` on that node. `gpus` is how many this worker
-    sees. Processes that must meet do so at `head_address`, the first node's, and `head_port`.
+    """Position of a worker among all workers of a session.
+
+    It runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, all counted
+    from 0, and sees `gpus` GPUs. The rendezvous is at `head_address`, on the first node, and `head_port`.
     """
 
     node_index: int = 0
@@ -38,7 +39,7 @@ class InstanceInfo:
 
     @property
     def rank(self) -> int:
-        """Unique among all workers; with one worker on each node, the node's index."""
+        """Rank among all workers; with one worker per node it is the node's index."""
         return self.node_index * self.workers_per_node + self.worker_index
 
     @property
@@ -51,8 +52,8 @@ class InstanceInfo:
 
 
 class ClientPool(Protocol):
-    """What `around_client` is handed: the client's open session on a pool."""
+    """The client's open session on a pool, passed to `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
-        """While it is open, joblib's `Parallel(n_jobs=-1)` in this process runs on the session's workers."""
+        """Run joblib's `Parallel(n_jobs=-1)` of this process on the session's workers while it is open."""
         ...

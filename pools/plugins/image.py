@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Variables(Mapping[str, str]):
-    """Environment variables, never changed once made."""
+    """Immutable, hashable mapping of environment variables."""
 
     __slots__ = ("_values",)
 
@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where pip finds `packages`, and only those; with none named, everything that no other index is for."""
+    """Package index for `packages` only; without packages, for all that no other index serves."""
 
     url: str
     packages: tuple[str, ...] = ()
@@ -41,10 +41,11 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`python` as "3.12", or empty for what the machine has. `pip` are requirements as pip takes them.
+    """Content of an environment.
 
-    `secrets` are names of environment variables whose values are kept elsewhere and reach processes at run
-    time: a value never stands in an image. Sequences may be given as lists; they are kept as tuples.
+    `python` is a version such as "3.12", or empty for the machine's default. `pip` holds requirements.
+    `secrets` names environment variables whose values are stored elsewhere and reach processes at run time;
+    an image never contains a value. Sequences may be lists; they are stored as tuples.
     """
 
     python: str = ""
@@ -59,7 +60,7 @@ class Image:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "env", Variables(self.env))
 
-    # What a transform mostly wants. Each gives a new image; what is there already is not added twice.
+    # Methods for transforms. Each returns a new image and adds no entry twice.
 
     def with_pip(self, *requirements: str) -> "Image":
         return replace(self, pip=_joined(self.pip, requirements))
@@ -74,7 +75,7 @@ class Image:
         return replace(self, env={**self.env, **variables})
 
     def with_default_env(self, **variables: str) -> "Image":
-        """What the pool, or a plugin before, has set stays as it is."""
+        """Add variables that neither the pool nor an earlier plugin has set."""
         return replace(self, env={**variables, **self.env})
 
     def with_secrets(self, *names: str) -> "Image":
@@ -91,5 +92,5 @@ class Image:
         }
 
 
-def _joined(there: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys((*there, *more)))
+def _joined(present: tuple[T, ...], more: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys((*present, *more)))

@@ -1,8 +1,8 @@
 """Derive a plugin's parameters from its function signature, and validate values.
 
-A parameter is a keyword with a type that JSON can hold: texts, numbers, yes or no, a Literal, lists and
-mappings of these, or one of several. `Annotated[..., Says("...")]` tells more of it, `Secret("HF_TOKEN")`
-makes it a secret that reaches processes in the environment variable named.
+A parameter is a keyword with a type that JSON can represent: text, numbers, booleans, literals, lists and
+mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and constraints;
+`Secret("HF_TOKEN")` makes it a secret that processes get in this environment variable.
 """
 
 import inspect
@@ -18,14 +18,14 @@ from pools.plugins.errors import PluginError
 Schema = Mapping[str, Any]
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _WORDS = {
-    "string": "a text", "boolean": "true or false", "integer": "a whole number", "number": "a number",
-    "null": "null", "array": "a list", "object": "names with values",
+    "string": "text", "boolean": "true or false", "integer": "a whole number", "number": "a number",
+    "null": "null", "array": "a list", "object": "keys and values",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Says:
-    """`pattern` must match a text whole."""
+class Parameter:
+    """Description and constraints of a parameter; `pattern` must match the whole text."""
 
     description: str
     pattern: str = ""
@@ -36,89 +36,89 @@ class Says:
 
 @dataclass(frozen=True)
 class Secret:
-    """Given once, never shown again; the function sees only that there is one."""
+    """Marks a secret parameter, which is never shown; the plugin function gets a placeholder."""
 
     variable: str
     description: str = ""
 
 
 def schema_of(function: Callable[..., object]) -> dict[str, Any]:
-    """A JSON schema of the keywords it takes."""
+    """Return a JSON schema of the function's keywords; raise PluginError for unsupported ones."""
     hints = get_type_hints(function, include_extras=True)
     properties, required = {}, []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise PluginError(f"{_named(function)}: the parameter {name} cannot be given by name")
-        properties[name] = _type(hints.get(name, str), f"{_named(function)}: {name}")
+            raise PluginError(f"{_name_of(function)}: the parameter {name} cannot be passed by name")
+        properties[name] = _type(hints.get(name, str), f"{_name_of(function)}: {name}")
         if parameter.default is parameter.empty:
             required.append(name)
         elif "secret" not in properties[name]:
-            properties[name]["default"] = _listed(parameter.default)
+            properties[name]["default"] = _json_default(parameter.default)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def secrets_of(schema: Schema) -> dict[str, str]:
-    """The variable of each secret parameter."""
-    return {name: told["secret"] for name, told in schema["properties"].items() if "secret" in told}
+    """Return the environment variable of each secret parameter."""
+    return {name: details["secret"] for name, details in schema["properties"].items() if "secret" in details}
 
 
-def problems_of(schema: Schema, given: object, path: str = "") -> Iterator[Problem]:
-    """Whatever does not fit, each with its place, what was given and what would be allowed."""
+def problems_of(schema: Schema, value: object, path: str = "") -> Iterator[Problem]:
+    """Yield a problem for each value that the schema does not allow, without showing secrets."""
     if "anyOf" in schema:
-        if all(any(problems_of(choice, given)) for choice in schema["anyOf"]):
-            yield Problem(path, "is not allowed", shown(given), " or ".join(map(_allowed, schema["anyOf"])))
-    elif not _is(schema.get("type"), given):
-        said = "(a secret)" if "secret" in schema else shown(given)
-        yield Problem(path, f"is not {_WORDS[schema['type']]}", said, _allowed(schema))
-    elif isinstance(given, Mapping):
-        yield from _in_object(schema, given, path)
-    elif isinstance(given, list | tuple):
-        for index, item in enumerate(given):
+        if all(any(problems_of(choice, value)) for choice in schema["anyOf"]):
+            yield Problem(path, "is not allowed", shown(value), " or ".join(map(_allowed, schema["anyOf"])))
+    elif not _has_type(schema.get("type"), value):
+        received = "(a secret)" if "secret" in schema else shown(value)
+        yield Problem(path, f"is not {_WORDS[schema['type']]}", received, _allowed(schema))
+    elif isinstance(value, Mapping):
+        yield from _in_object(schema, value, path)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
             yield from problems_of(schema.get("items", {}), item, f"{path}[{index}]")
-    elif not _fits(schema, given):
-        said = "(a secret)" if "secret" in schema else shown(given)
-        yield Problem(path, "is not allowed", said, _allowed(schema))
+    elif not _is_allowed(schema, value):
+        received = "(a secret)" if "secret" in schema else shown(value)
+        yield Problem(path, "is not allowed", received, _allowed(schema))
 
 
-def _in_object(schema: Schema, given: Mapping[Any, Any], path: str) -> Iterator[Problem]:
-    known, more = schema.get("properties", {}), schema.get("additionalProperties", {})
+def _in_object(schema: Schema, values: Mapping[Any, Any], path: str) -> Iterator[Problem]:
+    properties, more = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name in schema.get("required", ()):
-        if name not in given:
-            yield Problem(_joined(path, name), "is missing", allowed=_allowed(known[name]))
-    for name, value in given.items():
+        if name not in values:
+            yield Problem(_joined(path, name), "is missing", allowed=_allowed(properties[name]))
+    for name, value in values.items():
         place = _joined(path, name)
-        if name in known:
-            yield from problems_of(known[name], value, place)
+        if name in properties:
+            yield from problems_of(properties[name], value, place)
         elif more is False:
-            allowed = suggestion(str(name), known) or "no parameters"
+            allowed = suggestion(str(name), properties) or "no parameters"
             yield Problem(place, "unknown parameter", allowed=allowed)
         else:
             yield from problems_of(more, value, place)
 
 
-def _fits(schema: Schema, given: Any) -> bool:
-    if "enum" in schema and given not in schema["enum"]:
+def _is_allowed(schema: Schema, value: Any) -> bool:
+    if "enum" in schema and value not in schema["enum"]:
         return False
-    if isinstance(given, str):
-        return "\0" not in given and re.fullmatch(schema.get("pattern", "(?s:.*)"), given) is not None
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    if isinstance(value, str):
+        return "\0" not in value and re.fullmatch(schema.get("pattern", "(?s:.*)"), value) is not None
+    if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
-        return (low is None or given >= low) and (high is None or given <= high)
+        return (low is None or value >= low) and (high is None or value <= high)
     return True
 
 
-def _is(kind: str | None, given: object) -> bool:
+def _has_type(kind: str | None, value: object) -> bool:
     if kind is None:
         return True
     if kind == "integer":
-        return isinstance(given, int) and not isinstance(given, bool)
+        return isinstance(value, int) and not isinstance(value, bool)
     if kind == "number":
-        return isinstance(given, int | float) and not isinstance(given, bool)
-    wanted: dict[str, tuple[type, ...]] = {
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    types_by_kind: dict[str, tuple[type, ...]] = {
         "string": (str,), "boolean": (bool,), "null": (type(None),), "array": (list, tuple),
         "object": (Mapping,),
     }  # fmt: skip
-    return isinstance(given, wanted[kind])
+    return isinstance(value, types_by_kind[kind])
 
 
 def _allowed(schema: Schema) -> str:
@@ -148,21 +148,25 @@ def _type(hint: Any, what: str) -> dict[str, Any]:
         return {"type": "array", "items": _type(parts[0], what)}
     if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _type(parts[1], what)}
-    raise PluginError(f"{what} has a type that JSON cannot hold: {hint!r}")
+    raise PluginError(f"{what} has a type that JSON cannot represent: {hint!r}")
 
 
 def _annotated(parts: tuple[Any, ...], what: str) -> dict[str, Any]:
-    found = _type(parts[0], what)
-    for told in parts[1:]:
-        if isinstance(told, Secret):
-            found |= {"secret": told.variable, "writeOnly": True, "description": told.description}
-        elif isinstance(told, Says):
-            said = {name: getattr(told, name) for name in Says.__dataclass_fields__}
-            found |= {name: value for name, value in said.items() if value not in ("", None)}
-    return found
+    schema = _type(parts[0], what)
+    for annotation in parts[1:]:
+        if isinstance(annotation, Secret):
+            schema |= {
+                "secret": annotation.variable,
+                "writeOnly": True,
+                "description": annotation.description,
+            }
+        elif isinstance(annotation, Parameter):
+            details = {name: getattr(annotation, name) for name in Parameter.__dataclass_fields__}
+            schema |= {name: value for name, value in details.items() if value not in ("", None)}
+    return schema
 
 
-def _listed(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
@@ -170,5 +174,5 @@ def _joined(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def _named(function: Callable[..., object]) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     return getattr(function, "__qualname__", repr(function))

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 @dataclass(frozen=True)
 class RegisteredPlugin:
-    """A plugin that pools can name. `source` is the package that brought it, empty for ours."""
+    """A plugin that pools can use; `source` is the package that provides it, empty for built-in ones."""
 
     name: str
     make: Callable[..., Plugin]
@@ -30,12 +30,12 @@ class RegisteredPlugin:
 
     @property
     def summary(self) -> str:
-        """The first sentence of its function's docstring."""
-        said = (self.make.__doc__ or "").strip()
-        return said.partition("\n")[0]
+        """First line of the function's docstring."""
+        text = (self.make.__doc__ or "").strip()
+        return text.partition("\n")[0]
 
     def build(self, parameters: Mapping[str, Any]) -> Plugin:
-        """Secrets are never among the parameters: the plugin is only told that they are there."""
+        """Build the plugin from parameters with placeholders instead of secrets. Raises PluginError."""
         try:
             plugin = self.make(**parameters)
         except Exception as error:
@@ -47,17 +47,16 @@ class RegisteredPlugin:
 
 @cache
 def available() -> Mapping[str, RegisteredPlugin]:
-    """By name. What a package brings under a name of ours, or cannot be loaded, is not there; `refused`
-    says why."""
-    found = {name: _known(name, make) for name, make in builtin.ALL.items()}
-    found |= {
+    """Return plugins by name, without those of packages that `unavailable` lists."""
+    plugins = {name: _registered(name, make) for name, make in builtin.ALL.items()}
+    plugins |= {
         entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)
     }
-    return found
+    return plugins
 
 
 def unavailable() -> Mapping[str, str]:
-    """Plugins of installed packages that are not there, each with the reason."""
+    """Return by name why plugins of installed packages cannot be used."""
     return {entry.name: why for entry in _entries() if isinstance(why := _load(entry), str)}
 
 
@@ -72,11 +71,11 @@ def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     if not _NAME.fullmatch(entry.name):
         return f"{source}: plugin names consist of lower-case letters, digits, - and _"
     try:
-        return _known(entry.name, entry.load(), source)
-    except Exception as error:  # whatever somebody else's package does must not stop us
+        return _registered(entry.name, entry.load(), source)
+    except Exception as error:  # another package must not break Berth
         return f"{source} cannot be loaded: {error_text(error)}"
 
 
-def _known(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:
+def _registered(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:
     schema = schema_of(make)
     return RegisteredPlugin(name, make, schema, source, secrets_of(schema))

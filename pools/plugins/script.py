@@ -1,4 +1,4 @@
-"""Write the script that makes an environment on a machine: readable, and safe to run again."""
+"""Generate the idempotent script that creates an environment on a machine."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ _PIP = "pip install --no-input --retries 2"
 
 
 def digest_of(image: Image, operations: Sequence[Operation]) -> str:
-    """The name of an environment: what is in it, in one order and one spelling."""
+    """Return the digest that names an environment, computed from its canonical content."""
     scripts = [[each.title, each.script] for each in operations]
     content = {**image.to_dict(), "installer": INSTALLER, "operations": scripts}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
-    """What a node runs when it boots; the same image and operations give the same text, without a secret."""
+    """Return the script that nodes run when they boot; deterministic and without secrets."""
     steps = {
         "@DIGEST@": digest_of(image, operations),
         "@PYTHON@": shlex.quote(image.python),
@@ -30,25 +30,25 @@ def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
         "@SECRETS@": " ".join(image.secrets),
         "@VARIABLES@": "\n".join(f"export {name}={shlex.quote(value)}" for name, value in image.env.items()),
         "@REQUIREMENTS@": "\n".join(image.pip),
-        "@PIP@": "\n".join(_installing(image)),
+        "@PIP@": "\n".join(_pip_commands(image)),
         "@OPERATIONS@": "\n".join(_function(number, each) for number, each in enumerate(operations)),
         "@PHASES@": "\n".join(
             f"phase {shlex.quote(each.title)} operation_{number}" for number, each in enumerate(operations)
         ),
     }
     text = files("pools.plugins").joinpath("bootstrap.sh").read_text(encoding="utf-8")
-    return re.sub("|".join(steps), lambda found: steps[found[0]], text)
+    return re.sub("|".join(steps), lambda match: steps[match[0]], text)
 
 
 def phases_of(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
-    """The names of all phases, in order."""
+    """Return the names of all phases in order."""
     return ("apt", "python", "pip", "code", *(operation.title for operation in operations))
 
 
-def _installing(image: Image) -> Iterator[str]:
+def _pip_commands(image: Image) -> Iterator[str]:
     """Yield shell commands: install the scoped packages from their own indexes first, then all others.
 
-    An index that the image names is asked alone; pip's own configuration holds where it names none.
+    pip's configured indexes are ignored if the image names a default index.
     """
     usual = next((index.url for index in image.indexes if not index.packages), "")
     pip = f"isolated_{_PIP} --index-url {shlex.quote(usual)}" if usual else _PIP
@@ -70,7 +70,7 @@ def _name(requirement: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """As package indexes spell it."""
+    """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 class InstanceState(StrEnum):
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # by somebody else: of no use as a node, and may still cost money
+    STOPPED = "stopped"  # by someone else: unusable as a node, but may still cost money
     ENDING = "ending"
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one instance has to offer: milli-CPU, MiB, whole devices."""
+    """Capacity of one instance in milli-CPU, MiB and whole devices."""
 
     cpu_milli: int
     memory_mib: int
@@ -28,8 +28,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionOrder:
-    """`count` instances for the ordinals from `start_ordinal` on. The token names the order for ever.
-    `environment` is the digest of what is to be installed on them; empty for nothing."""
+    """Request for `count` instances with ordinals from `start_ordinal` on.
+
+    `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
+    install, or empty for none.
+    """
 
     pool: str
     count: int
@@ -42,7 +45,7 @@ class ProvisionOrder:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The provider takes the machine back: `at` is None while the time is not known."""
+    """The provider will take the machine back; `at` is None while the time is unknown."""
 
     reason: str
     at: datetime | None = None
@@ -50,12 +53,13 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`devices` is the physical identity of each device in index order, as CUDA_VISIBLE_DEVICES takes it.
+    """One machine of a provider.
 
-    `ordinal` is UNNUMBERED where the provider was stopped before it could write it on the instance.
-    `prepared`: what is to be installed there is; no where the machine itself says when. `phases` is how far
-    that is, None where the provider cannot know. `message` is why an instance is gone or still boots, if
-    it is known.
+    `devices` is the physical identity of each device in index order, as CUDA_VISIBLE_DEVICES takes it.
+    `ordinal` is UNNUMBERED if the provider crashed before it could tag the instance. `prepared` is true once
+    the environment is installed, and false if the machine itself reports that. `phases` is the progress of
+    the installation, or None if the provider cannot tell. `message` is the reason why an instance is gone or
+    still boots, if there is one.
     """
 
     instance_id: str
@@ -76,21 +80,21 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # why fewer came than were asked for, if so
+    message: str = ""  # why fewer instances came than were requested
 
 
 class ProviderErrorKind(StrEnum):
     CAPACITY = "capacity"  # the provider has no such machine now
-    QUOTA = "quota"  # the account may not have more
+    QUOTA = "quota"  # a limit of the account was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
-    SETTINGS = "settings"  # the pool's settings name something that is not there or does not fit
-    TIMEOUT = "timeout"  # the answer was lost: the call may have worked
-    BROKEN = "broken"  # anything else; the message is the provider's own
+    SETTINGS = "settings"  # the pool's settings name something that does not exist or does not fit
+    TIMEOUT = "timeout"  # no response arrived: the call may have succeeded
+    BROKEN = "broken"  # anything else; the message comes from the provider
 
 
 class ProviderError(Exception):
-    """The provider did not do what was asked, and says which kind of trouble it is."""
+    """The provider rejected a call or failed; `kind` says why."""
 
     def __init__(self, kind: ProviderErrorKind, message: str) -> None:
         super().__init__(message)
@@ -99,32 +103,32 @@ class ProviderError(Exception):
 
 
 class Provider(Protocol):
-    """A source of instances. Every call may take long and may raise ProviderError; none is made while a
-    transaction is open.
+    """A source of instances.
 
-    `machines_join`: an instance that is ready has booted, and its node is ready once the machine itself has
-    called the join door. Else the node is ready with its instance.
+    Every call may be slow and may raise ProviderError; none is made while a transaction is open. If
+    `machines_join` is true, a ready instance has only booted, and its node is ready once the machine has
+    called the join endpoint. Otherwise the node is ready with its instance.
     """
 
     @property
     def machines_join(self) -> bool: ...
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """Bring `order.count` instances into being, tagged with pool, token and ordinal.
+        """Create `order.count` instances, tagged with pool, token and ordinal.
 
-        Idempotent by `client_token`: asked again with the same token, it answers with the instances of the
-        first time and makes none, whether or not the first answer arrived. It may answer with fewer; with
-        none at all it raises instead. Ordinals of the answer lie in start_ordinal .. start_ordinal+count-1.
+        Idempotent by `client_token`: a repeated call returns the instances of the first call and creates
+        none, whether or not the first response arrived. It may return fewer instances; instead of returning
+        none it raises ProviderError. Ordinals lie in start_ordinal .. start_ordinal+count-1.
         """
         ...
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Everything that carries this pool's tags and may still cost money, by ordinal, then id.
+        """Return the instances with this pool's tags that may still cost money, by ordinal, then id.
 
-        Instances that are gone may be left out. One just provisioned may be missing for a while.
+        Instances that are gone may be omitted. A new instance may be missing for a while.
         """
         ...
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """End these instances. Idempotent: ids that are unknown or gone already are no error."""
+        """Terminate these instances. Idempotent: ids that are unknown or already gone are no error."""
         ...

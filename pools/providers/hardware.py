@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`identity` is what CUDA_VISIBLE_DEVICES takes."""
+    """A GPU; `identity` is its value in CUDA_VISIBLE_DEVICES."""
 
     identity: str
     model: str = ""
@@ -27,8 +27,8 @@ class Machine:
 
 
 def this_machine(declared_gpus: int | None = None) -> Machine:
-    """What is here. With `declared_gpus`, that many devices in name only, whatever NVML sees."""
-    devices = tuple(_seen_by_nvml()) if declared_gpus is None else declared(declared_gpus)
+    """Measure this machine; `declared_gpus` replaces its GPUs by that many simulated ones."""
+    devices = tuple(_nvml_devices()) if declared_gpus is None else declared(declared_gpus)
     return Machine(_cpu_milli(), _memory_mib(), devices)
 
 
@@ -36,13 +36,13 @@ def declared(count: int) -> tuple[Device, ...]:
     return tuple(Device(str(index)) for index in range(count))
 
 
-def _seen_by_nvml() -> Iterator[Device]:
-    """In PCI order. No driver, no library or a broken one: no GPU."""
+def _nvml_devices() -> Iterator[Device]:
+    """Yield the GPUs in PCI order; none if the driver or the library is missing or broken."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # whatever keeps it from answering, there is no GPU to be had here
+    except Exception:  # whatever the reason, no GPU is usable here
         return
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
@@ -56,14 +56,14 @@ def _seen_by_nvml() -> Iterator[Device]:
 
 
 def _model(handle: object) -> str:
-    """As people write it: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
+    """Return the model without its vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
     import pynvml
 
     return re.sub(r"^(NVIDIA|Tesla)\s+", "", _text(pynvml.nvmlDeviceGetName(handle)))
 
 
 def _text(value: str | bytes) -> str:
-    """Older bindings answer with bytes."""
+    """Decode the bytes that older bindings return."""
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -72,5 +72,5 @@ def _cpu_milli() -> int:
 
 
 def _memory_mib() -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return int(found[1]) // 1024 if found else 0
+    match = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return int(match[1]) // 1024 if match else 0

@@ -1,7 +1,7 @@
 """Nodes carved out of this machine, with devices of their own.
 
-An instance is a line in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
-step under a lock, so an order was met whole or not at all, and the same order finds its answer again.
+An instance is an entry in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
+step under a lock, so an order is met completely or not at all, and a repeated order gets the same instances.
 """
 
 import fcntl
@@ -25,9 +25,9 @@ from pools.providers.hardware import Machine
 
 
 class LocalProvider:
-    """Devices of the machine are given to one instance at a time, over all pools under the same root.
+    """Each device of the machine belongs to at most one instance of all pools under the same root.
 
-    CPU and memory are what the pool says: the scheduler keeps to it, the machine is not asked.
+    CPU and memory come from the pool's node shape, not from the machine; only the scheduler enforces them.
     """
 
     machines_join = False
@@ -48,7 +48,7 @@ class LocalProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with self._locked():
-            living = [found for found in self._instances(pool) if found.state != InstanceState.GONE]
+            living = [each for each in self._instances(pool) if each.state != InstanceState.GONE]
         return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
@@ -57,14 +57,16 @@ class LocalProvider:
             for path in self._files(pool):
                 before = _read(path)
                 after = tuple(
-                    replace(found, state=InstanceState.GONE) if found.instance_id in ending else found
-                    for found in before
+                    replace(instance, state=InstanceState.GONE)
+                    if instance.instance_id in ending
+                    else instance
+                    for instance in before
                 )
                 if after != before:
                     _write(path, after)
 
     def _cut(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        """As many as there are devices for; a node without GPUs takes none and always fits."""
+        """Create as many instances as the free devices allow; nodes without GPUs always fit."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count
@@ -83,7 +85,7 @@ class LocalProvider:
         )
 
     def _free_devices(self) -> list[str]:
-        taken = {
+        used = {
             device
             for pool in self.root.iterdir()
             if pool.is_dir()
@@ -91,7 +93,7 @@ class LocalProvider:
             if instance.state != InstanceState.GONE
             for device in instance.devices
         }
-        return [device.identity for device in self.machine.devices if device.identity not in taken]
+        return [device.identity for device in self.machine.devices if device.identity not in used]
 
     def _shortage(self, order: ProvisionOrder) -> str:
         has = len(self.machine.devices)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pools.environments.local import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, LocalEnvironments, Recipe
 from pools.environments.progress import Progress
 from pools.providers.base import (
     Instance,
@@ -14,14 +14,17 @@ from pools.providers.base import (
 )
 
 
-class PreparedHere:
-    """`recipe(pool, digest)` is what an order's nodes are to have; `recipes(pool)`, by instance, what nodes
-    are to have that are on their way."""
+class PreparedNodes:
+    """A provider whose instances stay `booting` until their environment is installed on this machine.
+
+    `recipe(pool, digest)` returns the recipe of an order's nodes; `recipes(pool)` returns the recipes of
+    nodes that are being provisioned, by instance id.
+    """
 
     machines_join = False
 
     def __init__(
-        self, provider: Provider, environments: EnvironmentsHere,
+        self, provider: Provider, environments: LocalEnvironments,
         recipe: Callable[[str, str], Recipe], recipes: Callable[[str], Mapping[str, Recipe]],
     ) -> None:  # fmt: skip
         self.provider, self.environments = provider, environments
@@ -32,13 +35,15 @@ class PreparedHere:
             return self.provider.provision(order)
         recipe = self._recipe(order.pool, order.environment)
         result = self.provider.provision(order)
-        return replace(result, instances=tuple(self._begun(made, recipe) for made in result.instances))
+        return replace(
+            result, instances=tuple(self._with_progress(made, recipe) for made in result.instances)
+        )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """One whose environment cannot be made is gone: its node is lost, with the reason."""
+        """List the instances; one whose installation failed is reported as gone, with the reason."""
         coming = self._recipes(pool)
         listed = tuple(
-            self._begun(each, coming[each.instance_id]) if each.instance_id in coming else each
+            self._with_progress(each, coming[each.instance_id]) if each.instance_id in coming else each
             for each in self.provider.list_instances(pool)
         )
         ended = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
@@ -51,15 +56,15 @@ class PreparedHere:
             self.environments.end(instance_id)
         self.provider.terminate(pool, instance_ids)
 
-    def _begun(self, instance: Instance, recipe: Recipe) -> Instance:
-        """As far as its script is; begun (again) where nobody is at it."""
+    def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
+        """Return the instance with its progress; start the installation unless a process is running it."""
         boot = self.environments.look(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin(instance.instance_id, recipe)
             boot = self.environments.look(instance.instance_id, recipe.secrets) or Boot(Progress())
-        told = tuple(each.to_dict() for each in boot.progress.phases)
+        phases = tuple(each.to_dict() for each in boot.progress.phases)
         if boot.why:
-            return replace(instance, state=InstanceState.GONE, phases=told, message=boot.why)
+            return replace(instance, state=InstanceState.GONE, phases=phases, message=boot.why)
         booting = not boot.ready and instance.state is InstanceState.READY
         state = InstanceState.BOOTING if booting else instance.state
-        return replace(instance, state=state, phases=told, prepared=boot.ready)
+        return replace(instance, state=state, phases=phases, prepared=boot.ready)

@@ -18,7 +18,7 @@ class ReachableNodes:
 
     `obstacles(instance_ids)` returns, for each instance that cannot run pods yet, the reason.
     `pending(pool, joined=...)` returns the instances of nodes that are not ready yet: only these are checked,
-    because a node that works is the runtime's concern. Where machines join, only joined ones are checked:
+    because the runtime watches ready nodes itself. Where machines join, only joined ones are checked:
     nothing is sent to an address from which no machine has called in.
     """
 
@@ -30,7 +30,7 @@ class ReachableNodes:
         return self.provider.machines_join
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """None of the new instances is ready at once."""
+        """Provision instances; none of them is ready at once."""
         result = self.provider.provision(order)
         return replace(result, instances=tuple(_booting(made, "") for made in result.instances))
 

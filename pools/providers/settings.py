@@ -7,9 +7,9 @@ from berth.core.problems import Problem, shown
 from pools.providers.aws.settings import aws_settings
 
 
-def check_settings(provider: str, given: Any) -> None:
+def check_settings(provider: str, value: Any) -> None:
     if provider == "aws":
-        aws_settings(given)
-    elif given != {}:
+        aws_settings(value)
+    elif value != {}:
         message = f"are not supported by the provider {provider}"
-        raise Invalid([Problem("provider_settings", message, shown(given), "nothing")])
+        raise Invalid([Problem("provider_settings", message, shown(value), "nothing")])

@@ -1,6 +1,6 @@
 """Nodes from existing machines that joined the pool.
 
-All is in rows: a machine's use is what other providers call an instance, and ends without the machine.
+All state is in rows. A machine's use corresponds to an instance of other providers; the machine outlives it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +24,17 @@ from pools.providers.base import (
 )
 
 SILENT_AFTER = timedelta(seconds=180)
-AGAIN_AFTER = timedelta(minutes=2)  # a machine whose start script failed
+RETRY_AFTER = timedelta(minutes=2)  # retry a machine whose start script failed
 
 
 class StaticProvider:
-    """A machine that has not called for three minutes is gone, until it calls again. One whose start script
-    failed is not used again for two minutes, so that others get their turn."""
+    """Source of machines that joined the pool.
 
-    machines_join = False  # they have, before they can be ordered
+    A machine that has been silent for three minutes counts as gone until it calls again. A machine whose
+    start script failed is not used again for two minutes, so that other machines are tried first.
+    """
+
+    machines_join = False  # they joined before they can be ordered
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -47,19 +50,19 @@ class StaticProvider:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         uses = _uses(pool).filter(ended_at=None)
-        living = [found for found in map(self._instance, uses) if found.state != InstanceState.GONE]
+        living = [each for each in map(self._instance, uses) if each.state != InstanceState.GONE]
         return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """The machine stays and is free again, unless it was removed meanwhile."""
-        keys = [key for key in map(use_of, instance_ids) if key is not None]
+        """End the uses; each machine is free again unless it is being removed."""
+        keys = [key for key in map(use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():
             ending = _uses(pool).filter(pk__in=keys, ended_at=None)
             machines = list(ending.values_list("machine_id", flat=True))
             ending.update(ended_at=now)
             for key in machines:
-                leave_for_good(key, now)
+                depart_if_unused(key, now)
 
     def _take(self, order: ProvisionOrder) -> list[MachineUse]:
         free = self._free(order.pool)
@@ -83,13 +86,13 @@ class StaticProvider:
         return list(heard.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
     def _failed(self, pool: str) -> list[tuple[Machine, str]]:
-        """Machines whose start script failed a moment ago, each with the reason."""
+        """Return the machines whose start script failed recently, each with the reason."""
         now = self._now()
         nodes = Node.objects.filter(
-            pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - AGAIN_AFTER,
+            pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - RETRY_AFTER,
             since__lte=now, phases__contains=[{"phase": START, "state": "failed"}],
         )  # fmt: skip
-        why = {use_of(node.instance_id): Progress.of_rows(node.phases).why for node in nodes.order_by("pk")}
+        why = {use_id(node.instance_id): Progress.of_rows(node.phases).why for node in nodes.order_by("pk")}
         uses = _uses(pool).filter(pk__in=[key for key in why if key is not None])
         return list({use.machine_id: (use.machine, why[use.pk]) for use in uses}.values())
 
@@ -106,11 +109,11 @@ class StaticProvider:
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine
         silent = machine.last_seen_at <= self._now() - SILENT_AFTER
-        gone = use.ended_at is not None or machine.departed_at is not None or silent
+        is_gone = use.ended_at is not None or machine.departed_at is not None or silent
         return Instance(
             instance_id=instance_id(use),
             ordinal=use.ordinal,
-            state=InstanceState.GONE if gone else InstanceState.READY,
+            state=InstanceState.GONE if is_gone else InstanceState.READY,
             client_token=use.client_token,
             address=machine.address,
             devices=tuple(machine.devices[: machine.pool.gpus_per_node]),
@@ -121,8 +124,8 @@ class StaticProvider:
         )
 
 
-def leave_for_good(machine: int, at: datetime) -> bool:
-    """A removed machine that nobody uses is gone; the secret that it calls with counts no more."""
+def depart_if_unused(machine: int, at: datetime) -> bool:
+    """Mark a removed machine as departed if it is unused, which revokes its secret; return whether it was."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     leaving = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
     return leaving.exclude(pk__in=used).update(departed_at=at) == 1
@@ -132,8 +135,8 @@ def instance_id(use: MachineUse) -> str:
     return f"{use.machine.name}/{use.pk}"
 
 
-def use_of(instance_id: str) -> int | None:
-    """The use's key; None for what is none of ours."""
+def use_id(instance_id: str) -> int | None:
+    """Return the primary key in the id, or None if the id is not one of this provider."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

@@ -10,7 +10,7 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.rows import Pass, forget_trouble, living_of, locked, remember_trouble
-from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_wait
+from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_are_delayed
 from pools.services.nodes import interrupt_node
 
 THERE = (InstanceState.BOOTING, InstanceState.READY)
@@ -62,7 +62,7 @@ def _ticked(pool: NodePool, this: Pass) -> None:
 def _over(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
     """Once the provider answers and nothing is left to order or end, its trouble is over."""
     there = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.nodes_desired > there and not orders_wait(pool, this.now)):
+    if pool.provisioning or (pool.nodes_desired > there and not orders_are_delayed(pool, this.now)):
         return False
     return forget_trouble(pool)
 

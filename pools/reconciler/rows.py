@@ -11,7 +11,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Provider, ProviderError
-from pools.services.failed_boots import orders_wait
+from pools.services.failed_boots import orders_are_delayed
 
 Fence = Callable[[], AbstractContextManager[None]]
 ONE_ROW_PER = timedelta(hours=1)
@@ -60,7 +60,7 @@ def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
         draining=ours,
         retiring=frozenset(node.ordinal for node in nodes) - current - pending - ours,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
-        may_order=not pool.paused and not waits(pool, now) and not orders_wait(pool, now),
+        may_order=not pool.paused and not waits(pool, now) and not orders_are_delayed(pool, now),
         may_drain=not pool.paused,
     )
 

@@ -11,13 +11,13 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodOrder:
-    """One attempt at one replica. `pod_id` names it for ever; a second attempt has another id.
+    """One attempt at one replica, identified by `pod_id`; another attempt has another id.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical ids; none means that the pod sees no GPU, `device_milli` how much of each it may use, in
-    thousandths. `instance_id` is the node's. `environment` is the digest of what was installed there for it;
-    empty for what the machine has anyway. `start_in` is the document's `workspace`: the pod starts in that
-    directory of the node if it exists, otherwise in one of that name inside the workload's own workspace.
+    physical ids; without any, the pod sees no GPU. `device_milli` is the part of each device that the pod may
+    use, in thousandths. `instance_id` is the node's. `environment` is the digest of the environment installed
+    there, or empty for the machine's own programs. `start_in` is the document's `workspace`: the pod starts
+    in that directory of the node if it exists, otherwise in one of that name inside the workload's workspace.
     """
 
     pod_id: str
@@ -44,20 +44,20 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Why a pod ended, where it was not the command's own doing."""
+    """Why a pod ended, if its command did not end by itself."""
 
     __str__ = str.__str__
 
     NONE = ""
-    STOPPED = "stopped"  # somebody asked for it
-    HOST_STOPPED = "host_stopped"  # what the pods were tied to went away
-    LOST = "lost"  # nobody was there to see how it ended
+    STOPPED = "stopped"  # stopped on request
+    HOST_STOPPED = "host_stopped"  # the process that the pods are tied to ended
+    LOST = "lost"  # the end was not observed
     START_FAILED = "start_failed"
 
 
 @dataclass(frozen=True)
 class PodReport:
-    """`exit_code` and `signal` are the command's own; at most one of them is set, and only when exited."""
+    """State of a pod; of `exit_code` and `signal` at most one is set, and only after the command exited."""
 
     state: PodState
     exit_code: int | None = None
@@ -72,7 +72,8 @@ class PodReport:
 class LogChunk:
     """Bytes `offset` .. `next_offset` of a log that is `size` bytes long by now.
 
-    Offsets count what the pod wrote. `complete`: the pod has ended and `next_offset` is the end.
+    Offsets count the bytes that the pod wrote. `complete` is true if the pod has ended and `next_offset` is
+    the end of the log.
     """
 
     data: bytes
@@ -84,8 +85,11 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class PodUse:
-    """`cpu_seconds` is what all its processes used since it started, those that have ended too;
-    `memory_mib` what those there are hold now."""
+    """Use of one pod.
+
+    `cpu_seconds` is the CPU time of all its processes since it started, including ended ones. `memory_mib` is
+    the current memory of its running processes.
+    """
 
     cpu_seconds: float
     memory_mib: int
@@ -93,8 +97,11 @@ class PodUse:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """Of one GPU, whoever uses it: in how many thousandths of the last moments something ran on it, and how
-    much of its memory is taken. None is what it does not tell (a part of a device, say)."""
+    """Use of one GPU by any process.
+
+    `busy_milli` is the part of the last sampling period in which a kernel ran, in thousandths. A value that
+    the device does not report, for example because it is partitioned, is None.
+    """
 
     index: int
     identity: str
@@ -104,7 +111,7 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class Measured:
-    """By pod and by instance. Who is missing was not measured, which is not the same as nothing used."""
+    """Use by pod and by instance; a missing entry was not measured, which does not mean that it is idle."""
 
     pods: Mapping[str, PodUse]
     devices: Mapping[str, tuple[DeviceUse, ...]]
@@ -115,71 +122,74 @@ class RuntimeFailure(Exception):
 
 
 class Runtime(Protocol):
-    """Starts pods and knows how they ended, also across a restart of whoever asked."""
+    """Starts pods and reports how they ended, also after a restart of the calling process."""
 
     def start(self, order: PodOrder) -> None:
-        """See to it that the pod runs. Returns once the order is durable, not once the command runs.
+        """Start the pod; return once the order is durable, which may be before the command runs.
 
-        Idempotent by `pod_id`, whatever happened before: an id that ran, runs or ended is left alone, and
-        one that was stopped first never starts. A command that cannot be started is a report
-        (`start_failed`), not an exception.
+        Idempotent by `pod_id`: a pod that runs or has ended is left alone, and one that was stopped before it
+        started never starts. A command that cannot be started is reported as `start_failed`, not raised.
+        Raises RuntimeFailure.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        """End the pod with all its processes: SIGTERM, and SIGKILL after the grace. Returns at once.
+        """End all processes of the pod with SIGTERM, and SIGKILL after the grace period; return at once.
 
-        Idempotent; a shorter grace than before shortens it. An unknown id is remembered as stopped.
+        Idempotent; a shorter grace period than before applies. An unknown id is recorded as stopped.
         """
         ...
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """How each of these pods is now; ids never seen are reported `unknown`."""
+        """Return a report for each of these pods; ids without a record are reported as `unknown`."""
         ...
 
-    def known(self) -> tuple[str, ...]:
-        """Every id that `forget` was not called for, sorted."""
+    def list_pods(self) -> tuple[str, ...]:
+        """Return the ids of all pods that were not forgotten, sorted."""
         ...
 
     def forget(self, pod_id: str) -> None:
-        """Drop what is kept of an ended pod, all but its log. A pod that has not ended is left alone."""
+        """Delete the record of an ended pod but not its log; ignore a pod that has not ended."""
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Drop the log of a forgotten pod too. From then on nothing tells that the id was ever used."""
+        """Delete the log of a forgotten pod. After that no trace of the id is left."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
-        """Drop the directory that a workload's pods shared, with all they left there."""
+        """Delete the directory that a workload's pods shared, with its content."""
         ...
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        """At most `limit` bytes from `offset` on; before the oldest kept byte, from that one on."""
+        """Return at most `limit` bytes from `offset` on, or from the oldest byte that still exists."""
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """The last `lines` lines, of what is kept; of very long ones only the end."""
+        """Return the last `lines` lines that still exist; of very long lines only the end."""
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """When a pod of this workspace last said that its work is saved, by touching the file
-        `.berth-checkpoint` there; None while none has."""
+        """Return when a pod last touched `.berth-checkpoint` in this workspace, or None if none has."""
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
-        """What these pods' processes and these instances' GPUs use now. Pods that do not run, nodes that do
-        not answer and machines that tell nothing of their GPUs are left out. Changes nothing."""
+        """Measure these pods' processes and these instances' GPUs.
+
+        Omits pods that do not run, nodes that do not answer and machines that report no GPU use. Read-only.
+        """
         ...
 
     def rendezvous(self) -> tuple[str, int]:
-        """An address and a port that are free now, for the ranks of one gang to meet at. An empty address is
-        that of the node where rank 0 will stand."""
+        """Return an address and a free port for the rendezvous of one gang.
+
+        An empty address stands for the node of rank 0.
+        """
         ...
 
     def wake_fds(self) -> tuple[int, ...]:
-        """File descriptors that become readable when some pod changed its state; may be none."""
+        """Return file descriptors, possibly none, that become readable when a pod changes its state."""
         ...
 
     def drain_wakes(self) -> None:
-        """Empty them."""
+        """Read all pending wake-ups from the descriptors."""
         ...

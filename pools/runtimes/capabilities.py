@@ -12,8 +12,11 @@ REMOTE_PROVIDERS = ("aws", "static")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use
-    more CPU or memory than its role's limit."""
+    """What a runtime supports.
+
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use more
+    CPU or memory than its role's limit.
+    """
 
     runs_images: bool = False
     enforces_limits: bool = False

@@ -1,7 +1,4 @@
-"""GPU utilization from `nvidia-smi`; standard library only, since it runs on nodes.
-
-Works with Python's standard library, since it runs on nodes.
-"""
+"""GPU utilization from `nvidia-smi`; standard library only, since it runs on nodes."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from collections.abc import Sequence
 
 from pools.runtimes.base import DeviceUse
 
-PROBE = "BERTH_GPU_PROBE"  # a command instead of nvidia-smi; it is given the same arguments
-QUESTION = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+PROBE = "BERTH_GPU_PROBE"  # a command instead of nvidia-smi; it gets the same arguments
+QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 PATIENCE_SECONDS = 5.0
-SILENT_SECONDS = 300.0  # after it was not there or did not answer
+SILENT_SECONDS = 300.0  # pause after a probe that was missing or failed
 _COLUMNS = 4
 
 
@@ -26,30 +23,30 @@ class DeviceProbe:
         self._silent_until = 0.0
 
     def look(self) -> tuple[DeviceUse, ...]:
-        """By index; empty where nobody can tell."""
+        """Return the use of each GPU by index; empty if it cannot be measured."""
         if time.monotonic() < self._silent_until:
             return ()
-        told = _asked([*(self._command or shlex.split(os.environ.get(PROBE, "nvidia-smi"))), *QUESTION])
-        if told is None:
+        output = _output([*(self._command or shlex.split(os.environ.get(PROBE, "nvidia-smi"))), *QUERY])
+        if output is None:
             self._silent_until = time.monotonic() + SILENT_SECONDS
             return ()
-        return read(told)
+        return read(output)
 
 
-def read(told: str) -> tuple[DeviceUse, ...]:
-    """A line per GPU; where it says `[N/A]` or the like, that is not known. Other lines are remarks."""
-    found = []
-    for line in told.splitlines():
+def read(output: str) -> tuple[DeviceUse, ...]:
+    """Parse one line per GPU; values such as `[N/A]` become None, other lines are ignored."""
+    devices = []
+    for line in output.splitlines():
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != _COLUMNS or not _is_number(fields[0]):
             continue
         busy, memory = _number(fields[2]), _number(fields[3])
-        found.append(DeviceUse(int(fields[0]), fields[1], None if busy is None else busy * 10, memory))
-    return tuple(sorted(found, key=lambda device: device.index))
+        devices.append(DeviceUse(int(fields[0]), fields[1], None if busy is None else busy * 10, memory))
+    return tuple(sorted(devices, key=lambda device: device.index))
 
 
-def _asked(command: list[str]) -> str | None:
-    """A driver that hangs keeps its caller for ever: it is killed, and not waited for."""
+def _output(command: list[str]) -> str | None:
+    """Return the output, or None on failure; a probe that hangs in the driver is killed but not awaited."""
     try:
         probe = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"

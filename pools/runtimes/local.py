@@ -43,10 +43,10 @@ SOURCE = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
-    """All it knows lies under `root`, so any number of processes may hold one, now or after a crash.
+    """Runtime for pods that are processes of this machine, run as the same user as Berth.
 
-    Pods are tied to `anchor` (`pid:start`): when that process ends they are stopped. Without one they
-    outlive everything but the machine. Pods run as the same user as Berth does.
+    All state lies under `root`, so several processes may use it at once and after a crash. Pods are tied to
+    `anchor` (`pid:start`) and stopped when that process ends; without an anchor only a reboot ends them.
     """
 
     def __init__(
@@ -71,34 +71,34 @@ class LocalRuntime:
 
     def start(self, order: PodOrder) -> None:
         pod = self._dir(order.pod_id)
-        if self._kept_log(order.pod_id).exists():
+        if self._saved_log(order.pod_id).exists():
             return
         try:
             pod.make()
-            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.kept():
+            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_keeper():
                 return
             if not pod.has("order"):
                 if not self._write_order(pod, order):
                     return
-            elif self._of_another_boot(pod):
+            elif self._is_of_earlier_boot(pod):
                 return
             self._spawn_shim(order.pod_id, pod)
         except OSError as error:
-            raise RuntimeFailure(f"the pod {order.name} could not be started: {error}") from error
+            raise RuntimeFailure(str(error)) from error
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / checked_name(order.workspace)
         workspace.mkdir(exist_ok=True, mode=0o700)
         environment = self._environments / order.environment if order.environment else None
         env = pod_env(order, workspace, pod.work, environment=environment)
-        fault = _fault(order, env) or _lacking(environment)
-        if fault:
-            pod.finish(PodCause.START_FAILED, fault)
+        reason = _spec_error(order, env) or _missing_environment(environment)
+        if reason:
+            pod.finish(PodCause.START_FAILED, reason)
             return False
         try:
             working_dir = self._working_dir(order, workspace)
         except OSError as error:
-            pod.finish(PodCause.START_FAILED, f"the workspace {order.start_in} cannot be made: {error}")
+            pod.finish(PodCause.START_FAILED, f"could not create workspace {order.start_in}: {error}")
             return False
         extra = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
         pod.write_order(order, env, pod.work / working_dir, extra)
@@ -131,52 +131,52 @@ class LocalRuntime:
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         pod = self._dir(pod_id)
-        if pod.has("exit") or self._kept_log(pod_id).exists():
+        if pod.has("exit") or self._saved_log(pod_id).exists():
             return
         try:
             pod.make()
             pod.write_stop(max(grace_seconds, 0))
-            pod.tell_keeper()
+            pod.notify_keeper()
         except OSError as error:
-            raise RuntimeFailure(f"the pod {pod_id} could not be stopped: {error}") from error
-        if not pod.has("status") and not pod.kept():
+            raise RuntimeFailure(str(error)) from error
+        if not pod.has("status") and not pod.has_keeper():
             pod.finish(PodCause.STOPPED, "stopped before it started")
 
-    # --- looking
+    # --- state
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._collect()
         return {pod_id: self._look(pod_id, self._dir(pod_id)) for pod_id in pod_ids}
 
     def _look(self, pod_id: str, pod: PodDir) -> PodReport:
-        report = self._ended(pod) or self._kept(pod)
+        report = self._ended(pod) or self._running(pod)
         if report is not None:
             return report
-        # Nobody keeps it. That was true after the look for an end: look again, it may have come between.
+        # No keeper runs. The exit record may have been written since the first check, so check again.
         if not pod.has("exit"):
-            if pod.has("status") or self._of_another_boot(pod):
+            if pod.has("status") or self._is_of_earlier_boot(pod):
                 pod.finish(PodCause.LOST, "keeper process was killed; exit status unknown")
             elif pod.has("stop"):
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
-                return self._unborn(pod_id, pod)
-        # An order that nobody keeps is unknown: `start` takes it up again.
-        return self._ended(pod) or self._kept(pod) or PodReport(PodState.UNKNOWN)
+                return self._starting(pod_id, pod)
+        # An order without a keeper is unknown: `start` resumes it.
+        return self._ended(pod) or self._running(pod) or PodReport(PodState.UNKNOWN)
 
     def _ended(self, pod: PodDir) -> PodReport | None:
         end = pod.read("exit")
         return None if end is None else report_of_end(end)
 
-    def _kept(self, pod: PodDir) -> PodReport | None:
-        if not pod.kept():
+    def _running(self, pod: PodDir) -> PodReport | None:
+        if not pod.has_keeper():
             return None
         status = pod.read("status")
         if status is None or status["state"] == "starting":
             return PodReport(PodState.STARTING)
         return PodReport(PodState.RUNNING, started_at=moment(status["started_at"]))
 
-    def _unborn(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Our own shim has not taken the lock: it is on its way, or it broke."""
+    def _starting(self, pod_id: str, pod: PodDir) -> PodReport:
+        """Report a pod whose shim has not taken the lock: it is starting, or it failed."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -185,47 +185,47 @@ class LocalRuntime:
             pod.finish(PodCause.START_FAILED, f"keeper process exited with {code}: {errors}")
         return self._ended(pod) or PodReport(PodState.UNKNOWN)
 
-    def _of_another_boot(self, pod: PodDir) -> bool:
+    def _is_of_earlier_boot(self, pod: PodDir) -> bool:
         order = pod.read("order")
         return order is not None and order["boot"] != boot_id()
 
     def _collect(self) -> None:
-        """Bury our shims that ended. One that never kept its pod stays, for `look` to say why."""
+        """Reap ended shims. One that failed before it took its lock stays, so that `look` can report why."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._dir(pod_id).has("exit")):
                 del self._shims[pod_id]
 
-    # --- what is kept
+    # --- records, logs and workspaces
 
-    def known(self) -> tuple[str, ...]:
+    def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
     def forget(self, pod_id: str) -> None:
         pod = self._dir(pod_id)
         if not pod.has("exit"):
             return
-        kept = self._kept_log(pod_id)
+        saved = self._saved_log(pod_id)
         if pod.log.exists():
             gap = pod.path / "log.gap"
             if gap.exists():
-                gap.rename(f"{kept}.gap")
-            pod.log.rename(kept)
+                gap.rename(f"{saved}.gap")
+            pod.log.rename(saved)
         else:
-            kept.touch(mode=0o600)
+            saved.touch(mode=0o600)
         sync_directory(str(self._logs))
         pod.remove()
 
     def drop_log(self, pod_id: str) -> None:
         if not self._dir(pod_id).exists:
-            kept = self._kept_log(pod_id)
-            Path(f"{kept}.gap").unlink(missing_ok=True)
-            kept.unlink(missing_ok=True)
+            saved = self._saved_log(pod_id)
+            Path(f"{saved}.gap").unlink(missing_ok=True)
+            saved.unlink(missing_ok=True)
 
     def drop_workspace(self, workspace: str) -> None:
-        place = self._workspaces / checked_name(workspace)
-        shutil.rmtree(place, ignore_errors=True)  # somebody else may be at it at the same time
-        if place.exists():
-            raise RuntimeFailure(f"some of {place} cannot be removed")
+        path = self._workspaces / checked_name(workspace)
+        shutil.rmtree(path, ignore_errors=True)  # another process may delete it at the same time
+        if path.exists():
+            raise RuntimeFailure(f"could not delete all of {path}")
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
         ended, path = self._log(pod_id)
@@ -238,20 +238,20 @@ class LocalRuntime:
     def _log(self, pod_id: str) -> tuple[bool, Path]:
         pod = self._dir(pod_id)
         ended = pod.has("exit")
-        return (ended, pod.log) if pod.exists else (True, self._kept_log(pod_id))
+        return (ended, pod.log) if pod.exists else (True, self._saved_log(pod_id))
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
             saved = (self._workspaces / checked_name(workspace) / CHECKPOINT).stat().st_mtime
         except FileNotFoundError:
             return None
-        saved = min(max(saved, 0.0), time.time())  # pods may claim any time
+        saved = min(max(saved, 0.0), time.time())  # a pod can set any time
         return datetime.fromtimestamp(saved, timezone.utc)
 
     # --- measuring
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
-        """Every instance is this machine, or a part of it."""
+        """Measure pods and GPUs; every instance is this machine or a part of it."""
         pods = {pod_id: self._dir(pod_id) for pod_id in pod_ids}
         keepers = {pod_id: pod.keeper() for pod_id, pod in pods.items() if not pod.has("exit")}
         devices = self._probe.look() if instance_ids else ()
@@ -260,7 +260,7 @@ class LocalRuntime:
             dict.fromkeys(instance_ids, devices) if devices else {},
         )
 
-    # --- meeting and waking
+    # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
         return self._rendezvous.find()
@@ -269,7 +269,7 @@ class LocalRuntime:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             directory = os.open(self._wakes, os.O_RDONLY | os.O_DIRECTORY)
-            try:  # by descriptor: a socket's path may have 107 bytes
+            try:  # by descriptor: a socket's path is limited to 107 bytes
                 self._socket.bind(f"/proc/self/fd/{directory}/{os.getpid()}.{id(self)}")
             finally:
                 os.close(directory)
@@ -286,24 +286,24 @@ class LocalRuntime:
     def _dir(self, pod_id: str) -> PodDir:
         return PodDir(self._pods / checked_name(pod_id))
 
-    def _kept_log(self, pod_id: str) -> Path:
+    def _saved_log(self, pod_id: str) -> Path:
         return self._logs / checked_name(pod_id)
 
 
 def checked_name(name: str) -> str:
-    """A name that cannot lead out of its directory."""
+    """Return the name; raise ValueError if it could lead out of its directory."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name for a pod or workspace: {name!r}")
     return name
 
 
-def _lacking(environment: Path | None) -> str:
+def _missing_environment(environment: Path | None) -> str:
     if environment is None or (environment / ".ready").exists():
         return ""
     return f"environment {environment.name[:12]} is missing on this machine; drain the node to replace it"
 
 
-def _fault(order: PodOrder, env: dict[str, str]) -> str:
+def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
     if not order.command or not order.command[0]:
         return "the command is empty"
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]

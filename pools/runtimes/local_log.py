@@ -13,7 +13,10 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """`ended` must have been learned before the call, or the last bytes may be taken for the end too soon."""
+    """Read a chunk of the log.
+
+    `ended` must be determined before the call, or the last bytes may be missed.
+    """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -25,7 +28,7 @@ def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
             begin, count = _around(gap, offset, limit)
             data = os.pread(fd, count, begin)
             size = os.fstat(fd).st_size
-            if read_gap(str(path)) == gap:  # else a hole came under what was read
+            if read_gap(str(path)) == gap:  # otherwise a hole was punched during the read
                 break
     finally:
         os.close(fd)
@@ -44,8 +47,10 @@ def _around(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 
 
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
-    """From the beginning of the last `lines` lines on; back to the hole, if there is one in the way, and
-    never further than `TAIL_MAX`: what never ends a line would be read whole."""
+    """Read the last `lines` lines.
+
+    Stops at a hole, and after `TAIL_MAX` bytes: a log without line breaks would be read completely.
+    """
     try:
         size = path.stat().st_size
     except FileNotFoundError:

@@ -21,7 +21,7 @@ _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
 
 class PodDir:
-    """`order`, `stop` and `exit` are durable; `status` lives as long as the boot that wrote it."""
+    """Directory of records: `order`, `stop` and `exit` are durable, `status` is valid until the next boot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,16 +70,16 @@ class PodDir:
         self.write("order", fields)
 
     def write_stop(self, grace_seconds: int) -> None:
-        """The shortest grace that anybody asked for is the one that holds."""
+        """Record the stop; the shortest grace period requested so far applies."""
         before = self.read("stop")
         if before is None or int(before["grace"]) > grace_seconds:
             self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
 
-    def tell_keeper(self) -> None:
-        """Have the shim look at the stop record, if there is one to hear it."""
+    def notify_keeper(self) -> None:
+        """Make the shim read the stop record, if a shim runs."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # no pipe yet, or nobody at its other end
+        except OSError:  # no pipe yet, or no reader
             return
         try:
             os.write(fd, b"!")
@@ -88,26 +88,26 @@ class PodDir:
         finally:
             os.close(fd)
 
-    def kept(self) -> bool:
-        """Whether a shim lives beside this pod. Asks without taking the lock, so no shim is turned away."""
+    def has_keeper(self) -> bool:
+        """Return whether a shim runs for this pod, without taking the lock that a new shim needs."""
         return self.keeper() is not None
 
     def keeper(self) -> int | None:
-        """The process id of the shim that lives beside this pod, 0 if it cannot be seen from here."""
+        """Return the shim's process id, 0 if it is in another PID namespace, or None without a shim."""
         try:
             fd = os.open(self.path / "lock", os.O_RDWR)
         except FileNotFoundError:
             return None
         try:
-            question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, request))
         finally:
             os.close(fd)
         return None if kind == fcntl.F_UNLCK else max(int(pid), 0)
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Hold the keeper's lock, so that no shim starts meanwhile; False: a shim has it."""
+    def locked(self) -> Iterator[bool]:
+        """Hold the keeper's lock so that no shim starts; yield False if a shim holds it."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,9 +118,9 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Write the end that no shim will write; whatever the pod left running is ended first."""
-        with self.alone() as held:
-            if not held or self.has("exit"):
+        """Write the exit record in place of a shim, after ending the pod's remaining processes."""
+        with self.locked() as is_locked:
+            if not is_locked or self.has("exit"):
                 return
             self._kill_leftovers()
             fields: Record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message)]
@@ -130,7 +130,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """By their mark in the environment; the command itself died with the shim."""
+        """Kill processes that have this pod's variable; the command itself died with the shim."""
         mark = f"BERTH_POD_DIR={self.work}".encode()
         for pid in process_ids():
             try:
@@ -141,7 +141,7 @@ class PodDir:
                 send(pid, signal.SIGKILL)
 
     def remove(self) -> None:
-        """First out of the way as one step, then file by file."""
+        """Rename the directory in one step, then delete its files."""
         away = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
         try:
             self.path.rename(away)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder
 
-# What of our own environment is passed on. Not more: it holds the database's password, for one.
+# Variables that pods inherit. No others: the environment holds secrets such as the database password.
 _PASSED_ON = (
     "LANG",
     "LC_ALL",
@@ -31,8 +31,10 @@ def pod_env(
     order: PodOrder, workspace: Path, work: Path, own: Mapping[str, str] = os.environ,
     environment: Path | None = None,
 ) -> dict[str, str]:  # fmt: skip
-    """`python` is the environment's; without one it is that which runs Berth, so that what is installed with
-    it is there for pods too."""
+    """Return the variables of a pod.
+
+    `python` is that of the environment; without one it is the Python that runs Berth, with its packages.
+    """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: own[name] for name in _PASSED_ON if name in own}
     env |= {

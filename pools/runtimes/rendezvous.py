@@ -8,23 +8,26 @@ import time
 from collections.abc import Iterator
 
 HOST = "127.0.0.1"
-# Below the ports that the kernel hands out by itself, so that no passing connection takes one meanwhile.
+# Below the ephemeral ports, so that no outgoing connection takes one meanwhile.
 FIRST, LAST = 20000, 32000
-_HELD_SECONDS = 120.0
+_RESERVED_SECONDS = 120.0
 
 
 class Rendezvous:
-    """Nobody holds the port between our look and rank 0's: so none is named twice within a while."""
+    """Allocator of ports.
+
+    No socket holds a port until rank 0 binds it, so none is returned twice for a while.
+    """
 
     def __init__(self) -> None:
-        self._named: dict[int, float] = {}
+        self._reserved: dict[int, float] = {}
 
     def find(self) -> tuple[str, int]:
         now = time.monotonic()
-        self._named = {port: at for port, at in self._named.items() if now - at < _HELD_SECONDS}
+        self._reserved = {port: at for port, at in self._reserved.items() if now - at < _RESERVED_SECONDS}
         for port in _ports():
-            if port not in self._named and _is_free(port):
-                self._named[port] = now
+            if port not in self._reserved and _is_free(port):
+                self._reserved[port] = now
                 return HOST, port
         raise OSError(f"no port between {FIRST} and {LAST} is free")
 

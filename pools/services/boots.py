@@ -18,7 +18,7 @@ from pools.services.failed_boots import note_failed_boot
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """`exit_code` once the script of that digest has ended; `output` what it said outside of its phases."""
+    """Progress of an environment's script; `exit_code` is None while it runs."""
 
     digest: str
     phases: tuple[Phase, ...] = ()
@@ -28,7 +28,7 @@ class Booted:
 
 @dataclass(frozen=True, slots=True)
 class ToPrepare:
-    """What a machine still has to do before its node is ready. Empty: nothing."""
+    """Environment that a machine still has to install before its node is ready; empty for none."""
 
     digest: str = ""
     script: str = ""
@@ -46,17 +46,17 @@ class Started:
 
 
 def note_start(node: Node, started: Started, *, at: datetime) -> None:
-    """Keep the progress as the node's last phase; a node whose script failed is lost with the reason.
+    """Store the progress as the node's last phase; mark the node as lost if the script failed.
 
-    A report for another instance is ignored: a machine may still report its former node. A node that works
-    already is lost too, because the script begins by stopping what the node ran before.
+    A report for another instance is ignored: a machine may still report its former node. A ready node is lost
+    too, because the script starts by stopping everything on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
     state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
-        phase = replace(phase, seconds=0)  # or the row would change with every call
+        phase = replace(phase, seconds=0)  # otherwise the row would change with every call
     phases = [each for each in node.phases if each["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
@@ -66,14 +66,14 @@ def note_start(node: Node, started: Started, *, at: datetime) -> None:
 
 
 def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
-    """Of another environment, or of a node that is not on its way any more, nothing is noted."""
+    """Store the progress; ignore reports on another environment or on a node that is no longer pending."""
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return
     progress = Progress(booted.phases)
     if booted.exit_code and not progress.failed:
         progress = ended_outside(progress, f"{booted.output}\nexit code {booted.exit_code}")
-    told = [phase.to_dict() for phase in progress.phases]
-    changes = {"phases": told} if told != node.phases else {}
+    phases = [phase.to_dict() for phase in progress.phases]
+    changes = {"phases": phases} if phases != node.phases else {}
     if booted.exit_code == 0:
         Node.objects.filter(pk=node.pk, prepared_at=None).update(**changes, prepared_at=at)
     elif changes:
@@ -89,7 +89,7 @@ def to_prepare(node: Node) -> ToPrepare:
     try:
         secrets = secrets_for(node.pool, node.environment)
     except Unopened:
-        return ToPrepare()  # it stays on its way until its time is over; ordering others is refused with why
+        return ToPrepare()  # the node stays pending until its timeout; new orders fail with the reason
     return ToPrepare(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 

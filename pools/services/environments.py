@@ -24,44 +24,47 @@ AMD = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What people asked for now. `plugins` is None where they left it as it is."""
+class PluginChanges:
+    """Requested plugins with their secrets; None if they stay as they are."""
 
     plugins: tuple[Declared, ...] | None = None
 
 
-def take_apart(values: Mapping[str, Any]) -> tuple[dict[str, Any], Wanted]:
-    """The values without secrets, as columns hold them, and the plugins with theirs."""
-    given = dict(values)
+def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChanges]:
+    """Split the values into those of the pool's columns, without secrets, and the plugins with secrets.
+
+    Raises Invalid.
+    """
+    columns = dict(values)
     for name, empty in (("plugins", []), ("environment", {})):
-        if name in given and given[name] is None:
-            given[name] = empty
-    if "plugins" not in given:
-        return given, Wanted()
-    declared, problems = read_declared(given["plugins"])
+        if name in columns and columns[name] is None:
+            columns[name] = empty
+    if "plugins" not in columns:
+        return columns, PluginChanges()
+    declared, problems = read_declared(columns["plugins"])
     if problems:
-        raise Invalid(_below("plugins", problems))
-    given["plugins"] = [{"name": each.name, "parameters": dict(each.parameters)} for each in declared]
-    return given, Wanted(declared)
+        raise Invalid(_under("plugins", problems))
+    columns["plugins"] = [{"name": each.name, "parameters": dict(each.parameters)} for each in declared]
+    return columns, PluginChanges(declared)
 
 
-def lay_over(pool: NodePool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of an environment, what is not named stays."""
-    if "environment" not in given:
-        return dict(given)
-    if problems := tuple(problems_of_declared(given["environment"])):
-        raise Invalid(_below("environment", problems))
-    merged = {**pool.environment, **given["environment"]}
-    return {**given, "environment": {name: value for name, value in merged.items() if value}}
+def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge a given environment into the pool's; raise Invalid if it is malformed."""
+    if "environment" not in values:
+        return dict(values)
+    if problems := tuple(problems_of_declared(values["environment"])):
+        raise Invalid(_under("environment", problems))
+    merged = {**pool.environment, **values["environment"]}
+    return {**values, "environment": {name: value for name, value in merged.items() if value}}
 
 
-def build(pool: NodePool, wanted: Wanted, *, at: datetime) -> None:
-    """Settle the row's plugins, secrets and environment. The pool is stored already, and locked."""
-    if wanted.plugins is not None:
-        _keep_secrets(pool, wanted.plugins, at)
+def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
+    """Set the pool's plugins, secrets and environment without saving it; the row exists and is locked."""
+    if changes.plugins is not None:
+        _store_secrets(pool, changes.plugins, at)
     when = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
-    if wanted.plugins is not None:
-        pool.plugins = [_noted(each, when) for each in pool.plugins]
+    if changes.plugins is not None:
+        pool.plugins = [_with_secret_times(each, when) for each in pool.plugins]
     pool.built_environment = _environment(pool, when, Cluster(
         pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
@@ -69,14 +72,14 @@ def build(pool: NodePool, wanted: Wanted, *, at: datetime) -> None:
 
 
 def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, str]:
-    """Values by variable, of those that the environment names. Unopened: the key is another one now."""
+    """Return the environment's secrets by variable; raise Unopened if the key has changed."""
     names = environment.image["secrets"] if environment else ()
     rows = PoolSecret.objects.filter(pool=pool, variable__in=names) if names else ()
     return {row.variable: unseal(row.sealed) for row in rows}
 
 
-def forget_unused(*, before: datetime) -> int:
-    """Environments that no pool wants and no node has, and that have been so for a while."""
+def delete_unused(*, before: datetime) -> int:
+    """Delete older environments that no pool and no node uses; return how many."""
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
@@ -87,42 +90,42 @@ def _environment(
 ) -> Environment | None:
     if not pool.plugins and not pool.environment:
         return None
-    image, operations = _composed(pool, secrets, cluster)
-    found, _ = Environment.objects.get_or_create(
+    image, operations = _compose(pool, secrets, cluster)
+    environment, _ = Environment.objects.get_or_create(
         digest=digest_of(image, operations),
         defaults={
             "image": image.to_dict(), "script": bootstrap_script(image, operations), "created_at": at,
             "phases": list(phases_of(image, operations)),
         },
     )  # fmt: skip
-    return found
+    return environment
 
 
-def _composed(
+def _compose(
     pool: NodePool, secrets: Mapping[Key, datetime], cluster: Cluster
 ) -> tuple[Image, tuple[Operation, ...]]:
     declared = image_of(pool.environment)
     if problems := tuple(problems_of_image(declared)):
-        raise Invalid(_below("environment", problems))
+        raise Invalid(_under("environment", problems))
     plugins = _plugins(pool.plugins, secrets)
     try:
-        image = transform_all(plugins, declared.with_pip(*_needed(pool)), cluster)
+        image = transform_all(plugins, declared.with_pip(*_worker_packages(pool)), cluster)
         operations = bootstrap_all(plugins, cluster)
     except PluginError as error:
         raise Invalid([Problem("plugins", str(error))]) from error
     if problems := tuple(problems_of_image(image)):
-        raise Invalid(_below("plugins: image", problems))
+        raise Invalid(_under("plugins: image", problems))
     return image, operations
 
 
-def _needed(pool: NodePool) -> list[str]:
-    """What workers read functions with, and what they are reached by."""
+def _worker_packages(pool: NodePool) -> list[str]:
+    """Return the packages that Berth's workers need."""
     ray = [f"ray[default]=={RAY}"] if pool.runtime == NodePool.Runtime.RAY else []
     return [f"cloudpickle=={version('cloudpickle')}", *ray]
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Of this machine we know; GPUs that are played or only declared compute nothing."""
+    """Return whether programs can use NVIDIA GPUs; simulated GPUs cannot run any."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
@@ -146,8 +149,8 @@ def _plugins(entries: Sequence[Mapping[str, Any]], secrets: Mapping[Key, datetim
     return made
 
 
-def _keep_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) -> None:
-    """What is given replaces, null forgets, what is left out stays; without its plugin none stays."""
+def _store_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) -> None:
+    """Store given secrets, delete those that are null or whose plugin was removed, and keep the others."""
     PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[each.name for each in plugins]).delete()
     for each in plugins:
         for parameter, secret in each.secrets.items():
@@ -159,13 +162,13 @@ def _keep_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) -> 
                 PoolSecret.objects.update_or_create(**key, defaults=values)
 
 
-def _noted(entry: Mapping[str, Any], when: Mapping[Key, datetime]) -> dict[str, Any]:
-    """With the secrets that are set, and since when: all that anybody is ever told of them."""
-    noted = {parameter: at.isoformat() for (plugin, parameter), at in when.items() if plugin == entry["name"]}
-    return {"name": entry["name"], "parameters": entry["parameters"], "secrets_set": noted}
+def _with_secret_times(entry: Mapping[str, Any], when: Mapping[Key, datetime]) -> dict[str, Any]:
+    """Return the entry with the names of its secrets and when they were set, never their values."""
+    times = {parameter: at.isoformat() for (plugin, parameter), at in when.items() if plugin == entry["name"]}
+    return {"name": entry["name"], "parameters": entry["parameters"], "secrets_set": times}
 
 
-def _below(path: str, problems: Sequence[Problem]) -> list[Problem]:
+def _under(path: str, problems: Sequence[Problem]) -> list[Problem]:
     def placed(inner: str) -> str:
         return f"{path}{inner}" if inner.startswith("[") or not inner else f"{path}.{inner}"
 

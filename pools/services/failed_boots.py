@@ -1,6 +1,6 @@
 """Count orders whose nodes never became ready, delay the next order, and stop after too many in a row.
 
-Machines cost money before they fail. A refused order costs nothing and is repeated at the pool's next tick.
+Machines cost money before they fail. A rejected order costs nothing and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta
@@ -37,7 +37,10 @@ def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def forget_failed_boots(pool: NodePool) -> bool:
-    """A node became ready, or a person retries. The caller holds the pool's lock. False: there were none."""
+    """Reset the count after a node became ready or a user retried; return whether there were failed boots.
+
+    The caller holds the pool's lock.
+    """
     if not pool.boot_failures:
         return False
     if pool.last_error == pool.boot_error:
@@ -48,7 +51,10 @@ def forget_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> bool:
-    """Order nodes again at once. The caller holds the pool's lock. False: nothing held orders back."""
+    """Let the pool order nodes again at once; return False if it had no failed boots.
+
+    The caller holds the pool's lock.
+    """
     before = pool.boot_failures
     if not forget_failed_boots(pool):
         return False
@@ -57,8 +63,8 @@ def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> 
     return True
 
 
-def orders_wait(pool: NodePool, now: datetime) -> bool:
-    """No order now, because of failed boots. A clock that was set back does not lengthen the delay."""
+def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
+    """Return whether failed boots delay orders now. A clock that was set back does not prolong the delay."""
     if pool.provisioning_stopped:
         return True
     if pool.boot_retry_at is None:

@@ -22,7 +22,7 @@ UNKNOWN = "Unknown machine secret."
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a machine found out about itself; `instance_id` where it is a provider's."""
+    """Hardware that a machine measured; `instance_id` is set if it is an instance of a provider."""
 
     name: str
     address: str
@@ -34,7 +34,10 @@ class Measured:
 
 
 def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str:
-    """The secret with which the machine calls from now on."""
+    """Let a machine join and return the secret for its later calls.
+
+    Raises Unauthenticated for an unusable token and Conflict for a duplicate name or a missing node.
+    """
     if (order := secrets.subject(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
@@ -48,8 +51,8 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
         token_row.used_at, token_row.used_by = at, machine
         token_row.save(update_fields=["used_at", "used_by"])
         gpus = f"{len(measured.devices)} GPUs"
-        told = f"{measured.name} joined with {gpus}, using a token issued by {token_row.issued_by}"
-        history.write(token_row.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
+        reason = f"{measured.name} joined with {gpus}, using a token issued by {token_row.issued_by}"
+        history.write(token_row.pool, ScalingKind.JOINED, reason, at=at, machine=measured.name)
     return secrets.for_machine(machine.pk)
 
 
@@ -57,8 +60,8 @@ def call(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: Booted | None = None,
     started: Started | None = None,
 ) -> Node | None:  # fmt: skip
-    """The machine is there. The node that it is to be now, or None for nothing yet."""
-    node = _called(secret, at)
+    """Record a machine's call; return the node that it currently is, or None. Raises Unauthenticated."""
+    node = _calling_node(secret, at)
     if node is not None and booted is not None:
         note_boot(node, booted, at=at)
     if node is not None and started is not None:
@@ -70,14 +73,14 @@ def call(
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """A machine that joined by a token goes for good; its node is lost at the next look."""
+    """Remove a machine that joined by a token; its node is lost at the next tick. Raises Unauthenticated."""
     key = secrets.subject(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
         raise Unauthenticated(UNKNOWN)
 
 
 def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> str:
-    """Done again before the node is ready, with the same outcome: an answer may be lost."""
+    """Join the node of an order; idempotent until the node is ready, because a response may be lost."""
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
         raise Unauthenticated(REFUSED)
@@ -98,17 +101,19 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
         node.gpu_model = node.gpu_model or measured.gpu_model
         node.save()
         if first:
-            has = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
-            told = f"machine joined: {has}"
-            history.write(node.pool, ScalingKind.JOINED, told, at=at, node=node)
+            hardware = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
+            reason = f"machine joined: {hardware}"
+            history.write(node.pool, ScalingKind.JOINED, reason, at=at, node=node)
     return secrets.for_node(node.pk)
 
 
 def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
-    """In the place of one of its name that is heard of no more: it was installed anew, or it never heard its
-    secret."""
-    there = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
-    there.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
+    """Create the row and let a silent machine of the same name depart.
+
+    The machine was reinstalled, or never received its secret. Raises Conflict if that machine still calls.
+    """
+    namesakes = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
+    namesakes.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
     try:
         with transaction.atomic():
             return Machine.objects.create(
@@ -120,7 +125,7 @@ def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
         raise Conflict(f"A machine named {measured.name} has already joined pool {pool.name}.") from None
 
 
-def _called(secret: str, at: datetime) -> Node | None:
+def _calling_node(secret: str, at: datetime) -> Node | None:
     if (key := secrets.subject(secret, "node")) is not None:
         node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
         if node is None:

@@ -16,7 +16,7 @@ from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
-from pools.providers.static import instance_id, leave_for_good
+from pools.providers.static import depart_if_unused, instance_id
 from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
@@ -27,7 +27,10 @@ SHOWN = 10  # characters of the secret, its kind included
 def issue_join_token(
     *, acting: Any, pool: NodePool, lasts: timedelta, at: datetime, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """The token and its secret, which is shown this once; for one machine."""
+    """Create a token for one machine; return it and its secret, which is shown only once.
+
+    Raises Conflict for pools of other providers, and Invalid.
+    """
     if pool.provider != NodePool.Provider.STATIC:
         detail = f"Pool {pool.name} uses the provider {pool.provider}; its machines join without a token."
         raise Conflict(detail)
@@ -38,33 +41,39 @@ def issue_join_token(
             pool=pool, digest=digest, prefix=secret[:SHOWN], comment=comment, issued_by=acting.name,
             issued_at=at, expires_at=at + lasts,
         )  # fmt: skip
-        told = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "comment": comment}
-        changed.send(NodePool, acting=acting, action="issue join token", obj=pool, before=None, after=told)
+        summary = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "comment": comment}
+        changed.send(NodePool, acting=acting, action="issue join token", obj=pool, before=None, after=summary)
     return token, secret
 
 
 def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
-    """Nobody joins by it from now on; who has joined by it stays. Done again it changes nothing."""
+    """Revoke an unused token; idempotent. Raises Conflict if a machine has joined with it."""
     with transaction.atomic():
         if token.used_at is not None:
             raise Conflict(f"Machine {token.used_by} has joined with this token. Remove the machine instead.")
-        live = JoinToken.objects.filter(pk=token.pk, used_at=None, revoked_at=None)
-        if live.update(revoked_at=at):
-            told = {"token": token.prefix, "comment": token.comment}
+        usable = JoinToken.objects.filter(pk=token.pk, used_at=None, revoked_at=None)
+        if usable.update(revoked_at=at):
+            summary = {"token": token.prefix, "comment": token.comment}
             changed.send(
-                NodePool, acting=acting, action="revoke join token", obj=token.pool, before=told, after=None
+                NodePool,
+                acting=acting,
+                action="revoke join token",
+                obj=token.pool,
+                before=summary,
+                after=None,
             )
 
 
-def forget_tokens(*, before: datetime) -> int:
-    """Those that had run out by then; who joined with which stands in the pool's history."""
+def delete_expired_tokens(*, before: datetime) -> int:
+    """Delete tokens that expired before then; return how many. The pool's history keeps who joined."""
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
 def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """True: it is gone. False: its node is drained first, and the machine goes with the node's end.
+    """Remove the machine; return False if its node is drained first and the machine leaves with it.
 
-    Its provider says the same with each listing, so nobody takes the node back into use by mistake.
+    The provider repeats the interruption with each listing, so the node cannot be uncordoned by mistake.
+    Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)
@@ -74,16 +83,16 @@ def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str =
             return False
         machine.removed_at = at
         machine.save(update_fields=["removed_at"])
-        told = f"machine {machine.name} removed by {acting.name}" + (f": {reason}" if reason else "")
+        text = f"machine {machine.name} removed by {acting.name}" + (f": {reason}" if reason else "")
         node = _node_of(machine)
-        if node is None or not interrupt_node(node, Interruption(told[:255]), at=at):
+        if node is None or not interrupt_node(node, Interruption(text[:255]), at=at):
             history.write(
-                machine.pool, ScalingKind.INTERRUPTION, told, at=at, node=node, machine=machine.name
+                machine.pool, ScalingKind.INTERRUPTION, text, at=at, node=node, machine=machine.name
             )
-        gone = leave_for_good(machine.pk, at)
-        before, after = {"departed": False}, {"departed": gone, "reason": reason}
+        has_departed = depart_if_unused(machine.pk, at)
+        before, after = {"departed": False}, {"departed": has_departed, "reason": reason}
         changed.send(Machine, acting=acting, action="remove machine", obj=machine, before=before, after=after)
-    return gone
+    return has_departed
 
 
 def _check(lasts: timedelta, comment: str) -> None:

@@ -24,50 +24,53 @@ NOT_DRAINING: dict[str, Any] = {
 
 
 def cordon_node(*, acting: Any, node: Node, reason: str = "") -> None:
-    """It keeps what it has and takes nothing new."""
+    """Cordon a ready node: it keeps its pods and takes no new ones. Raises Conflict."""
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, acting=acting, node=node, reason=reason)
 
 
 def uncordon_node(*, acting: Any, node: Node) -> None:
-    """Back to work, also from a drain that is not over."""
+    """Return a cordoned or draining node to service. Raises Conflict."""
     idle = (NodeState.CORDONED, NodeState.DRAINING)
     uncordon = _Change("uncordon", ScalingKind.UNCORDON, idle, NodeState.READY)
     _apply(uncordon, acting=acting, node=node, **NOT_DRAINING)
 
 
 def drain_node(*, acting: Any, node: Node, reason: str = "") -> None:
-    """Let it finish what it has, within the pool's drain timeout, then end it; the pool replaces it."""
+    """Let the node finish its pods within the pool's drain timeout, then end it; the pool replaces it.
+
+    Raises Conflict.
+    """
     drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     begun = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
     _apply(drain, acting=acting, node=node, reason=reason, **(NOT_DRAINING | begun))
 
 
 def terminate_node(*, acting: Any, node: Node, reason: str = "") -> None:
-    """End it at once, with whatever runs on it. The pool replaces it."""
+    """End the node and its pods at once; the pool replaces it. Raises Conflict."""
     living = tuple(state for state in ALIVE if state != NodeState.LOST)
     terminate = _Change("terminate", ScalingKind.TERMINATE, living, NodeState.LOST)
     _apply(terminate, acting=acting, node=node, reason=reason)
 
 
 def node_emptied(node: Node, *, at: datetime | None = None) -> bool:
-    """Nothing runs on this draining node any more, and nothing new will: it may be ended.
+    """Record that no pod runs on a draining node, so that it can be ended.
 
-    False, and nothing happened, for a node that is not draining (any more).
+    Returns False, without a change, for a node that is not draining.
     """
-    still = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
-    return still.update(emptied_at=at or timezone.now()) == 1
+    draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
+    return draining.update(emptied_at=at or timezone.now()) == 1
 
 
 def nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
-    """The same of many, in one statement. Returns of how many it was news."""
+    """Do the same for several nodes in one statement; return how many were not recorded before."""
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 
 
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
     """Drain a node whose machine is taken back. A node that is not ready yet is lost instead.
 
-    The node is not returned to service. False if this interruption is recorded already.
+    The node is not returned to service. Returns False if the interruption was already recorded.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():
@@ -107,8 +110,8 @@ def _apply(change: _Change, *, acting: Any, node: Node, reason: str = "", **also
         if not move(node, "state", expected=change.expected, to=change.to, since=now, **also):
             node.refresh_from_db()
             raise Conflict(f"Cannot {change.action} node {node.name}: it is {node.state}.")
-        told = f"{change.action} by {acting.name}" + (f": {reason}" if reason else "")
-        history.write(node.pool, change.kind, told, at=now, node=node)
+        text = f"{change.action} by {acting.name}" + (f": {reason}" if reason else "")
+        history.write(node.pool, change.kind, text, at=now, node=node)
         changed.send(
             Node,
             acting=acting,

@@ -1,4 +1,4 @@
-"""Providers and runtimes offered to people; fakes only in tests."""
+"""Providers and runtimes offered to users; fakes only in tests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ FAKE = "fake"
 
 
 def offered(field: str, present: str = "") -> list[tuple[str, str]]:
-    """The choices of `provider` or `runtime`; what a pool has at `present` stays one of its own."""
+    """Return the choices of `provider` or `runtime`, including the pool's `present` one."""
     return [
         (value, str(label))
         for value, label in KINDS[field].choices
@@ -22,12 +22,12 @@ def offered(field: str, present: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def check_offered(pool: NodePool, given: Mapping[str, Any]) -> None:
-    """In the words of any other choice that there is not. A pool that has a fake already may be changed."""
+def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
+    """Raise Invalid for a fake that is not offered; a pool that already has one may be edited."""
     problems = [
-        Problem(field, "is not one of the choices", shown(given[field]), _words(field))
+        Problem(field, "is not one of the choices", shown(values[field]), _words(field))
         for field in KINDS
-        if given.get(field) == FAKE
+        if values.get(field) == FAKE
         and FAKE not in (value for value, _ in offered(field, getattr(pool, field)))
     ]
     if problems:

@@ -27,42 +27,42 @@ SHAPE_OF = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max": "max"
 
 
 def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
-    """Lay checked values over a pool in hand; `nodes` may stand for its three numbers."""
-    given = dict(values)
-    if "nodes" in given:
-        if twice := sorted(given.keys() & SHAPE_OF):
+    """Set values on the pool without saving it; `nodes` may replace its three numbers. Raises Invalid."""
+    fields = dict(values)
+    if "nodes" in fields:
+        if twice := sorted(fields.keys() & SHAPE_OF):
             raise Invalid(
                 Problem(name, "conflicts with nodes", allowed="either nodes or this field") for name in twice
             )
-        spec = node_spec(given.pop("nodes"))
-        given |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
-    unknown = sorted(set(given) - EDITABLE)
+        spec = node_spec(fields.pop("nodes"))
+        fields |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
+    unknown = sorted(set(fields) - EDITABLE)
     if unknown:
         raise Invalid(
             Problem(name, "cannot be set", allowed=suggestion(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
-    check_offered(pool, given)
-    if "disruption_budgets" in given:
-        given["disruption_budgets"] = budgets.stored(given["disruption_budgets"])
-    for name, value in given.items():
+    check_offered(pool, fields)
+    if "disruption_budgets" in fields:
+        fields["disruption_budgets"] = budgets.stored(fields["disruption_budgets"])
+    for name, value in fields.items():
         setattr(pool, name, value)
-    with _named_as_given(values):
+    with _problems_by_given_field(values):
         check(pool)
     return pool
 
 
 @contextmanager
-def _named_as_given(values: Mapping[str, Any]) -> Iterator[None]:
-    """Who wrote nodes_max hears of nodes_max, and not of nodes.max."""
+def _problems_by_given_field(values: Mapping[str, Any]) -> Iterator[None]:
+    """Report problems under the field that was given: nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
         if "nodes" in values:
             raise
         columns = {f"nodes.{part}": column for column, part in SHAPE_OF.items()}
-        told = [replace(each, path=columns.get(each.path, each.path)) for each in error.problems]
-        raise Invalid(told) from None
+        problems = [replace(each, path=columns.get(each.path, each.path)) for each in error.problems]
+        raise Invalid(problems) from None
 
 
 def check(pool: NodePool) -> None:
@@ -85,7 +85,7 @@ def check(pool: NodePool) -> None:
 
 
 def _name(pool: NodePool) -> Iterator[Problem]:
-    """As documents name it, or no workload could ask for it."""
+    """Require a name that documents allow, so that workloads can select the pool."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem("name", "is not a name", shown(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX)))
 
@@ -95,7 +95,7 @@ def spec_of(pool: NodePool) -> NodeSpec:
 
 
 def values_of(pool: NodePool) -> dict[str, Any]:
-    """Everything that people decide, as JSON can hold it."""
+    """Return all settings of the pool as JSON values."""
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
     return {name: _plain(getattr(pool, name)) for name in names}
 

@@ -29,11 +29,11 @@ BOOT_FIELDS = (
 
 
 def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
-    """`values` are fields of the model; `nodes` may be given in any of its notations."""
-    given, plugins = environments.take_apart(values)
+    """Create a pool from fields of the model; `nodes` may have any of its notations. Raises Invalid."""
+    columns, plugins = environments.split_values(values)
     with transaction.atomic():
         pool = NodePool(name=name)
-        pool = apply(pool, environments.lay_over(pool, given))
+        pool = apply(pool, environments.merge_environment(pool, columns))
         pool.nodes_desired = spec_of(pool).initial_nodes
         pool.save(force_insert=True)
         environments.build(pool, plugins, at=timezone.now())
@@ -46,18 +46,21 @@ def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
 def edit_pool(
     *, acting: Any, pool: NodePool, changes: Mapping[str, Any], version: int | None = None
 ) -> NodePool:
-    """Nodes that are there keep their shape. `version`: refuse if somebody changed the pool since."""
-    given, plugins = environments.take_apart(changes)
-    with _changing(acting, pool, "edit", version) as locked:
+    """Edit a pool; its nodes keep their shape.
+
+    Raises Invalid, Conflict, and PreconditionFailed if the pool is not at `version` any more.
+    """
+    columns, plugins = environments.split_values(changes)
+    with _locked(acting, pool, "edit", version) as locked:
         before, boots = current_price(locked), _boot_values(locked)
-        apply(locked, environments.lay_over(locked, given))
+        apply(locked, environments.merge_environment(locked, columns))
         if current_price(locked) != before:
             store_past_price(locked, before, until=timezone.now())
-        if environments.REBUILT_FOR & given.keys():
+        if environments.REBUILT_FOR & columns.keys():
             environments.build(locked, plugins, at=timezone.now())
         if any(name in changes for name in FIXED_WHILE_USED):
-            _refuse_while_used(locked)
-        _keep_within_bounds(locked, acting)
+            _check_unused(locked)
+        _clamp_desired(locked, acting)
         if _boot_values(locked) != boots:
             failed_boots.retry(locked, acting=acting, at=timezone.now(), by="edited")
     return locked
@@ -69,14 +72,14 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     Raises what `edit_pool` raises for values that contradict each other.
     """
     edited = copy(pool)
-    given, _ = environments.take_apart(changes)
-    apply(edited, environments.lay_over(edited, given))
+    columns, _ = environments.split_values(changes)
+    apply(edited, environments.merge_environment(edited, columns))
     edited.nodes_desired = _desired_within_bounds(edited)
     return edited
 
 
 def delete_pool(*, acting: Any, pool: NodePool) -> None:
-    """Only a pool that was never used: history is kept. End another one with `expires_at`."""
+    """Delete a pool that was never used; raise Conflict if it has nodes, quotas or a history."""
     try:
         with transaction.atomic():
             changed.send(
@@ -90,40 +93,46 @@ def delete_pool(*, acting: Any, pool: NodePool) -> None:
 
 
 def pause_pool(*, acting: Any, pool: NodePool) -> NodePool:
-    """It neither grows nor shrinks until it is resumed."""
+    """Stop scaling the pool until it is resumed."""
     return _set_paused(acting, pool, True)
 
 
 def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
-    """Also from a drain: its time is not over any more."""
+    """Resume a paused or drained pool."""
     return _set_paused(acting, pool, False)
 
 
 def retry_pool(*, acting: Any, pool: NodePool) -> NodePool:
-    """Order nodes again at once, although boots failed."""
-    with _changing(acting, pool, "retry", None) as locked:
+    """Reset the failed boots, so that the pool orders nodes again at once."""
+    with _locked(acting, pool, "retry", None) as locked:
         failed_boots.retry(locked, acting=acting, at=timezone.now())
     return locked
 
 
 def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
-    """Its time is over as of now: every node finishes what it has, then ends, and none is replaced."""
-    with _changing(acting, pool, "drain", None) as locked:
+    """Let the pool expire now: its nodes finish their pods and end, and none is replaced.
+
+    Raises Conflict for a paused pool.
+    """
+    with _locked(acting, pool, "drain", None) as locked:
         if locked.paused:
             raise Conflict(f"Pool {locked.name} is paused and cannot be drained. Resume it first.")
         now = timezone.now()
         if locked.expires_at is None or locked.expires_at > now:
             before, locked.nodes_desired, locked.expires_at = locked.nodes_desired, 0, now
-            told = f"drained by {acting.name}" + (f": {reason}" if reason else "")
-            history.write(locked, ScalingKind.AUTOSCALE, told, at=now, before=before, after=0)
+            reason_text = f"drained by {acting.name}" + (f": {reason}" if reason else "")
+            history.write(locked, ScalingKind.AUTOSCALE, reason_text, at=now, before=before, after=0)
     return locked
 
 
 def set_nodes_desired(
     *, acting: Any, pool: NodePool, nodes_desired: int, version: int | None = None
 ) -> NodePool:
-    """By hand; the autoscaler goes on from there once its cooldown is over."""
-    with _changing(acting, pool, "scale", version) as locked:
+    """Set the size by hand; the autoscaler continues from there after its cooldown.
+
+    Raises Invalid and PreconditionFailed.
+    """
+    with _locked(acting, pool, "scale", version) as locked:
         check_nodes_desired(locked, nodes_desired)
         before, locked.nodes_desired = locked.nodes_desired, nodes_desired
         if before != nodes_desired:
@@ -136,7 +145,7 @@ def set_nodes_desired(
 
 
 def check_nodes_desired(pool: NodePool, nodes_desired: int, called: str = "nodes_desired") -> None:
-    """Raises what `set_nodes_desired` would raise."""
+    """Raise Invalid if the pool's size is fixed or the number is out of its limits."""
     spec = spec_of(pool)
     if not spec.elastic:
         raise Invalid([Problem(called, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
@@ -145,7 +154,7 @@ def check_nodes_desired(pool: NodePool, nodes_desired: int, called: str = "nodes
         raise Invalid([Problem(called, "is outside of the pool's limits", str(nodes_desired), allowed)])
 
 
-def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "limits changed") -> None:
+def _clamp_desired(pool: NodePool, acting: Any, what: str = "limits changed") -> None:
     before, pool.nodes_desired = pool.nodes_desired, _desired_within_bounds(pool)
     if pool.nodes_desired != before:
         reason = f"{what} by {acting.name}"
@@ -154,28 +163,28 @@ def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "limits changed
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """A pool that has expired wants no nodes, whatever its minimum."""
+    """Return the desired nodes within the limits; 0 for an expired pool."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else spec_of(pool).clamp(pool.nodes_desired)
 
 
 def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
     action, kind = ("pause", ScalingKind.PAUSED) if paused else ("resume", ScalingKind.RESUMED)
-    with _changing(acting, pool, action, None) as locked:
+    with _locked(acting, pool, action, None) as locked:
         if locked.paused != paused:
             locked.paused = paused
             history.write(locked, kind, f"{action}d by {acting.name}", at=timezone.now())
         if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
             locked.expires_at = None
-            _keep_within_bounds(locked, acting, "resumed")
+            _clamp_desired(locked, acting, "resumed")
         if not paused:
             failed_boots.retry(locked, acting=acting, at=timezone.now(), by="resumed")
     return locked
 
 
 @contextmanager
-def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """The row under its lock; what differs at the end is stored, counted as a version and told."""
+def _locked(acting: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
+    """Yield the locked row; store changes as a new version and send `changed`."""
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
@@ -203,7 +212,7 @@ def _boot_values(pool: NodePool) -> list[Any]:
     return [deepcopy(getattr(pool, name)) for name in BOOT_FIELDS]
 
 
-def _refuse_while_used(pool: NodePool) -> None:
+def _check_unused(pool: NodePool) -> None:
     stored = NodePool.objects.only(*FIXED_WHILE_USED).get(pk=pool.pk)
     if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
         return

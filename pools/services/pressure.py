@@ -54,12 +54,13 @@ def report_pressure(
     pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
     binding: str = "gpu",
 ) -> bool:  # fmt: skip
-    """Store the report and act on it. True if the pool's desired node count changed.
+    """Store the report and act on it. Returns whether the desired node count changed.
 
     `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
-    no GPU; work that takes half of a node's CPU, memory or pods fills half of its slots. `queued` waits for
-    nodes, may run by its limits and fits this pool, or is reserved on nodes that still boot; `binding` is the
-    resource by which it fills the most. `gang_nodes` more nodes than the ready ones hold it, gangs whole.
+    no GPU; pods that use half of a node's CPU, memory or pod limit fill half of its slots. `queued` counts
+    work that fits the pool and is within its limits but waits for nodes, or is reserved on booting nodes;
+    `binding` is its scarcest resource. `gang_nodes` is how many additional nodes hold it without splitting
+    gangs.
     """
     nodes = NodesNow.in_pool(pool_id)
     pressure = {
@@ -74,7 +75,7 @@ def report_pressure(
 
 
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Apply the latest report again, because time has passed. Without a report nothing happens.
+    """Apply the latest report again, because time has passed; do nothing without a report.
 
     `nodes` are the pool's nodes that have not ended. The caller holds the row's lock.
     """
@@ -86,7 +87,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 
 
 def _matters(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
-    """Most reports repeat the last one: they cost two reads."""
+    """Return whether the report needs a write; most reports repeat the last one and cost two reads."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)

@@ -23,8 +23,10 @@ POLICY = NodePool.NodeConsolidation
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Nodes that may be given back, by name, should the pool be able to do without them; and how many of
-    them at once, empty ones and others."""
+    """Names of nodes that may be released if their pods fit elsewhere.
+
+    `empty` and `underutilised` are how many nodes of each kind may be released at once.
+    """
 
     nodes: tuple[str, ...] = ()
     empty: int = 0
@@ -35,8 +37,8 @@ class Offer:
 
 
 def offer(pool: NodePool, now: datetime) -> Offer:
-    """None while the pool is on its way to another size, or has changed its mind of late."""
-    if pool.node_consolidation == POLICY.NEVER or not _is_settled(pool, now):
+    """Return the releasable nodes; none while the pool is being resized or was resized recently."""
+    if pool.node_consolidation == POLICY.NEVER or not _is_stable(pool, now):
         return Offer()
     nodes = list(Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).order_by("ordinal"))
     if any(node.state not in (NodeState.READY, NodeState.CORDONED) for node in nodes):
@@ -44,8 +46,8 @@ def offer(pool: NodePool, now: datetime) -> Offer:
     spare = len(nodes) - max(spec_of(pool).min, 1)
     if len(nodes) != pool.nodes_desired or spare < 1:
         return Offer()
-    restless = _restless(pool, now)
-    names = tuple(n.name for n in nodes if _may_go(n, pool, now) and n.pk not in restless)
+    recently_used = _recently_used(pool, now)
+    names = tuple(n.name for n in nodes if _is_releasable(n, pool, now) and n.pk not in recently_used)
     bound = allowance_of(pool, nodes, now)
     moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILISED
     return Offer(names, bound.most(EMPTY, spare), bound.most(UNDERUTILISED, 1) if moves else 0)
@@ -54,16 +56,18 @@ def offer(pool: NodePool, now: datetime) -> Offer:
 def give_back(
     pool_id: int, names: Sequence[str], reason: DisruptionReason, *, because: str, at: datetime
 ) -> bool:
-    """So many fewer nodes are wanted, and these are drained. False, and nothing happened, where the pool
-    would not offer them any more. The caller tells what runs there to go."""
+    """Lower the desired node count and drain these nodes; the caller evicts their pods.
+
+    Returns False, without a change, if the pool no longer offers all of them.
+    """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
         nodes = _by_name(pool, names)
         offered = offer(pool, at)
-        most = offered.empty if reason is EMPTY else offered.underutilised
-        if not 0 < len(names) <= most or not set(names) <= set(offered.nodes):
+        limit = offered.empty if reason is EMPTY else offered.underutilised
+        if not 0 < len(names) <= limit or not set(names) <= set(offered.nodes):
             return False
-        if reason is EMPTY and _something_runs_on(nodes):
+        if reason is EMPTY and _have_allocations(nodes):
             return False
         before, pool.nodes_desired, pool.last_scaled_at = (
             pool.nodes_desired,
@@ -80,28 +84,28 @@ def give_back(
     return True
 
 
-def _something_runs_on(nodes: Sequence[Node]) -> bool:
-    held = Q(allocations__isnull=False, allocations__released_at__isnull=True)
-    return Node.objects.filter(held, pk__in=[node.pk for node in nodes]).exists()
+def _have_allocations(nodes: Sequence[Node]) -> bool:
+    allocated = Q(allocations__isnull=False, allocations__released_at__isnull=True)
+    return Node.objects.filter(allocated, pk__in=[node.pk for node in nodes]).exists()
 
 
-def _is_settled(pool: NodePool, now: datetime) -> bool:
-    """Elastic, at work, and of the same mind for some time: a clock that was set back counts as that."""
+def _is_stable(pool: NodePool, now: datetime) -> bool:
+    """Return whether the pool is elastic, operational and was not resized recently."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
-    patience = max(pool.node_consolidation_after, pool.autoscale_cooldown)
-    return pool.last_scaled_at is None or not 0 <= (now - pool.last_scaled_at).total_seconds() < patience
+    quiet_seconds = max(pool.node_consolidation_after, pool.autoscale_cooldown)
+    return pool.last_scaled_at is None or not 0 <= (now - pool.last_scaled_at).total_seconds() < quiet_seconds
 
 
-def _may_go(node: Node, pool: NodePool, now: datetime) -> bool:
-    """A cordoned node stays: somebody has something in mind for it."""
+def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
+    """Return whether the node may be released; a cordoned node stays, because an admin reserved it."""
     rested = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and rested
 
 
-def _restless(pool: NodePool, now: datetime) -> Collection[int]:
-    """Nodes on which something began or ended of late; what began and ended is a row of a higher floor."""
+def _recently_used(pool: NodePool, now: datetime) -> Collection[int]:
+    """Return ids of nodes with recent allocations, whose rows belong to a higher layer."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)
     rows = Node.objects.filter(began_or_ended, pool=pool).exclude(state=NodeState.ENDED)
@@ -109,7 +113,7 @@ def _restless(pool: NodePool, now: datetime) -> Collection[int]:
 
 
 def _by_name(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Locked: a person may be about to drain one of them."""
+    """Return the nodes locked, because a user may drain one of them."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

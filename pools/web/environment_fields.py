@@ -10,12 +10,12 @@ from django.core.exceptions import ValidationError
 from pools.models import NodePool
 from pools.plugins.registry import available
 
-SECRET = "secret"  # noqa: S105 - the beginning of a field's name
+SECRET = "secret"  # noqa: S105 - prefix of a field name
 EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class Lines(forms.CharField):
-    """A text of several lines; empty ones do not count."""
+    """List of lines without the empty ones."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)
@@ -28,20 +28,20 @@ class Lines(forms.CharField):
 
 
 class Plugins(Lines):
-    """As YAML: names, or names with parameters."""
+    """Plugins in YAML: names, or names with parameters."""
 
     def clean(self, value: Any) -> Any:
         try:
-            found = yaml.safe_load(forms.CharField.clean(self, value)) or []
+            entries = yaml.safe_load(forms.CharField.clean(self, value)) or []
         except yaml.YAMLError as error:
             raise ValidationError(f"Not valid YAML: {getattr(error, 'problem', error)}") from None
-        if not isinstance(found, list):
+        if not isinstance(entries, list):
             raise ValidationError("Not a list. Write one plugin per line, starting with a dash.")
-        return [_plugin(entry) for entry in found]
+        return [_plugin(entry) for entry in entries]
 
 
 class Indexes(Lines):
-    """An address for each line, and after a = the packages that it is for."""
+    """Package indexes, one per line: a URL, and after = the packages that it serves."""
 
     def clean(self, value: Any) -> Any:
         return [_index(line) for line in super().clean(value)]
@@ -49,17 +49,17 @@ class Indexes(Lines):
 
 class Variables(Lines):
     def clean(self, value: Any) -> Any:
-        found = {}
+        variables = {}
         for line in super().clean(value):
             name, equals, text = line.partition("=")
             if not equals:
                 raise ValidationError(f"{line}: no = found. Write NAME=value.")
-            found[name.strip()] = text
-        return found
+            variables[name.strip()] = text
+        return variables
 
 
 def environment_fields() -> dict[str, forms.Field]:
-    """In order; a field for each secret that some plugin takes."""
+    """Return the fields in order, with one for each secret of a plugin."""
     fields: dict[str, forms.Field] = {
         "plugins": Plugins(
             label="Plugins", example=EXAMPLE,
@@ -92,17 +92,17 @@ def environment_fields() -> dict[str, forms.Field]:
     return fields
 
 
-def values_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What the fields hold, as the services take it; a secret that is left empty stays as it is."""
-    plugins = [dict(each) if isinstance(each, dict) else each for each in said["plugins"]]
+def values_of(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form's values for the services; an empty secret stays as it is."""
+    plugins = [dict(each) if isinstance(each, dict) else each for each in cleaned["plugins"]]
     for each in plugins:
         if not isinstance(each, dict) or each.get("name") not in available():
             continue
         for parameter in available()[each["name"]].secrets:
-            if given := said[f"{SECRET}_{each['name']}_{parameter}"]:
-                each["parameters"] = {**each["parameters"], parameter: given}
+            if secret := cleaned[f"{SECRET}_{each['name']}_{parameter}"]:
+                each["parameters"] = {**each["parameters"], parameter: secret}
     names = ("python", "pip", "indexes", "apt", "env")
-    return {"plugins": plugins, "environment": {name: said[name] for name in names}}
+    return {"plugins": plugins, "environment": {name: cleaned[name] for name in names}}
 
 
 def initial_of(pool: NodePool) -> dict[str, Any]:
@@ -111,23 +111,23 @@ def initial_of(pool: NodePool) -> dict[str, Any]:
     ]
     environment = pool.environment
     return {
-        "plugins": "\n".join(f"- {_in_one_line(each)}" for each in declared),
+        "plugins": "\n".join(f"- {_plugin_line(each)}" for each in declared),
         "python": environment.get("python", ""),
         "pip": "\n".join(environment.get("pip", ())),
-        "indexes": "\n".join(_spelled(each) for each in environment.get("indexes", ())),
+        "indexes": "\n".join(_index_line(each) for each in environment.get("indexes", ())),
         "apt": "\n".join(environment.get("apt", ())),
         "env": "\n".join(f"{name}={value}" for name, value in environment.get("env", {}).items()),
     }
 
 
-def secrets_said(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """For the fields of secrets that are set: since when."""
+def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
+    """Yield a help text with the time for the field of each stored secret."""
     for each in pool.plugins:
         for parameter, at in each.get("secrets_set", {}).items():
             yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}. Leave empty to keep it."
 
 
-def _in_one_line(entry: str | Mapping[str, Any]) -> str:
+def _plugin_line(entry: str | Mapping[str, Any]) -> str:
     if isinstance(entry, str):
         return entry
     ((name, parameters),) = entry.items()
@@ -151,5 +151,5 @@ def _index(line: str) -> dict[str, Any]:
     }
 
 
-def _spelled(index: Mapping[str, Any]) -> str:
+def _index_line(index: Mapping[str, Any]) -> str:
     return index["url"] + (f" = {', '.join(index['packages'])}" if index.get("packages") else "")

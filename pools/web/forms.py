@@ -12,7 +12,7 @@ from pools.web import environment_fields
 
 
 class Json(forms.JSONField):
-    """Nothing is written as nothing, and not as null."""
+    """JSON field that shows an empty value as an empty string instead of null."""
 
     def prepare_value(self, value: Any) -> Any:
         return super().prepare_value(value) if value else ""
@@ -24,7 +24,7 @@ class PoolForm(forms.Form):
         label="Provider", choices=partial(offered, "provider"), help_text="Source of the nodes."
     )
     runtime = forms.ChoiceField(
-        label="Runtime", choices=partial(offered, "runtime"), help_text="What runs the pods."
+        label="Runtime", choices=partial(offered, "runtime"), help_text="Runs the pods on each node."
     )
     provider_settings = Json(
         label="Provider settings",
@@ -104,17 +104,17 @@ class PoolForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         apart = {"name", "cpu", "version", "confirmed", *environment_fields.environment_fields()}
-        said = {key: value for key, value in self.cleaned_data.items() if key not in apart}
-        said |= environment_fields.values_of(self.cleaned_data)
-        said["provider_settings"] = said["provider_settings"] or {}
-        said["disruption_budgets"] = said["disruption_budgets"] or []
-        return {**said, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
+        values = {key: value for key, value in self.cleaned_data.items() if key not in apart}
+        values |= environment_fields.values_of(self.cleaned_data)
+        values["provider_settings"] = values["provider_settings"] or {}
+        values["disruption_budgets"] = values["disruption_budgets"] or []
+        return {**values, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
 
 
 class SettingsForm(PoolForm):
-    """The name stays; so do provider and runtime, by which its nodes are known."""
+    """Form of an existing pool, without name, provider and runtime, which are fixed."""
 
-    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many nodes
+    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
     field_order = ["nodes_min", "nodes_max", "ready_threshold"]
 
@@ -124,13 +124,13 @@ class SettingsForm(PoolForm):
             del self.fields[fixed]
 
     def note_secrets(self, pool: NodePool) -> None:
-        """Which are set already, and since when."""
-        for name, said in environment_fields.secrets_said(pool):
+        """Show when each stored secret was set."""
+        for name, text in environment_fields.secret_help_texts(pool):
             if name in self.fields:
-                self.fields[name].help_text = said
+                self.fields[name].help_text = text
 
     def keep_secrets(self) -> None:
-        """Render typed secrets into the form again: the person is only asked to confirm."""
+        """Keep typed secrets in the form that only asks for confirmation."""
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
@@ -139,7 +139,7 @@ class SettingsForm(PoolForm):
 class ScaleForm(forms.Form):
     nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many
+    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
 
 class ReasonForm(forms.Form):

@@ -22,9 +22,9 @@ from pools.web.forms import JoinTokenForm, ReasonForm
 
 TONES = {"free": "good", "used": "info", "open": "good", "draining": "warn", "silent": "bad"}
 
-MOST_TOKENS = 500  # the latest
-With = tuple[Any, str]  # a machine, and the name of the node that it is now
-MACHINES: tuple[Column[With], ...] = (
+TOKENS_MAX = 500  # newest first
+MachineRow = tuple[Any, str]  # a machine and the name of its current node
+MACHINES: tuple[Column[MachineRow], ...] = (
     Column("name", "Machine", lambda row: row[0].name, order="name"),
     Column("address", "Address", lambda row: row[0].address, in_file=True),
     Column("state", "State", lambda row: row[0].state, order="state"),
@@ -46,7 +46,7 @@ TOKENS: tuple[Column[Any], ...] = (
 )
 
 
-def _with_nodes(rows: list[Any]) -> list[With]:
+def _with_nodes(rows: list[Any]) -> list[MachineRow]:
     nodes = joined_machines.nodes_of(rows)
     return [(row, nodes.get(row.pk, "")) for row in rows]
 
@@ -58,21 +58,21 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     rows = joined_machines.machines(pool, now).filter(departed_at=None)
     for word in table_state(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
-    there = list_query(
+    listing = list_query(
         request, MACHINES, rows, _with_nodes, file_name=f"machines-of-{pool.name}", default="name"
     )
     tokens = list_rows(
-        request, TOKENS, joined_machines.join_tokens(pool, now)[:MOST_TOKENS], name="tokens",
+        request, TOKENS, joined_machines.join_tokens(pool, now)[:TOKENS_MAX], name="tokens",
         file_name=f"join-tokens-of-{pool.name}", default="-issued",
     )  # fmt: skip
-    if file := exported(request, there, tokens):
+    if file := exported(request, listing, tokens):
         return file
     context = {
         "pool": pool,
-        "listing": there,
-        "machines": [(row, node, TONES.get(row.state, "")) for row, node in there.rows],
+        "listing": listing,
+        "machines": [(row, node, TONES.get(row.state, "")) for row, node in listing.rows],
         "tokens": tokens,
-        "told_tokens": [(row, TONES.get(row.state, "")) for row in tokens.rows],
+        "token_rows": [(row, TONES.get(row.state, "")) for row in tokens.rows],
     }
     return page(request, "pools/machines.html", context, inner="pools/machines_body.html")
 
@@ -131,16 +131,16 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, name: str, machine: str) -> HttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    found = get_object_or_404(joined_machines.machines(pool, now).filter(departed_at=None), name=machine)
+    target = get_object_or_404(joined_machines.machines(pool, now).filter(departed_at=None), name=machine)
     form = ReasonForm(request.POST or None, auto_id="machine_%s")
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
-        gone = services.remove_machine(acting=request.acting, machine=found, at=now, reason=reason)
-        past = "was removed" if gone else "will be removed once its node is drained"
-        return done(request, f"{found.name} {past}.", to=_back(pool))
-    node = selectors.nodes().filter(name=joined_machines.nodes_of([found]).get(found.pk, "")).first()
+        has_departed = services.remove_machine(acting=request.acting, machine=target, at=now, reason=reason)
+        past = "was removed" if has_departed else "will be removed once its node is drained"
+        return done(request, f"{target.name} {past}.", to=_back(pool))
+    node = selectors.nodes().filter(name=joined_machines.nodes_of([target]).get(target.pk, "")).first()
     context = {
-        "title": f"Remove {found.name}?",
+        "title": f"Remove {target.name}?",
         "warning": "Running pods may finish within the drain timeout; then the machine leaves the pool.",
         "label": "Remove machine",
         "danger": True,

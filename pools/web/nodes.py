@@ -24,8 +24,8 @@ class Step:
     past: str
     do: Callable[..., None]
     danger: bool = False
-    asks_why: bool = True
-    names: str = ""  # what becomes of the work that is on it, before its names
+    has_reason: bool = True
+    names: str = ""  # heading of the list of affected workloads
 
 
 STEPS: Mapping[str, Step] = {
@@ -33,7 +33,7 @@ STEPS: Mapping[str, Step] = {
         "Running pods continue. No new pods are placed on the node.", "is cordoned", services.cordon_node
     ),
     "uncordon": Step(
-        "New pods can be placed on the node again.", "is uncordoned", services.uncordon_node, asks_why=False
+        "New pods can be placed on the node again.", "is uncordoned", services.uncordon_node, has_reason=False
     ),
     "drain": Step(
         "Running pods may finish within the pool's drain timeout; then the node is terminated and replaced.",
@@ -54,9 +54,9 @@ STEPS: Mapping[str, Step] = {
 @signed_in
 @require_GET
 def show(request: Request, name: str) -> HttpResponse:
-    """One node: what it has, what is installed on it, and its progress while it boots.
+    """Show a node with its hardware, environment and boot progress.
 
-    Of a node that has ended the last state, so that the reason for a failed start can be read.
+    An ended node is shown in its last state, so that the reason of a failed start can be read.
     """
     node = selectors.node_named(name, _visible(request, Node.objects.all()))
     if node is None:
@@ -74,7 +74,7 @@ def show(request: Request, name: str) -> HttpResponse:
 
 
 def _visible(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """These nodes, or none for an account without a role."""
+    """Return these nodes, or none for an account without a role."""
     return nodes if _may(request, "view_capacity") else nodes.none()
 
 
@@ -87,20 +87,20 @@ def _may(request: Request, action: str) -> bool:
 
 
 def _phases(node: Node, *, running_it: bool) -> list[dict[str, Any]]:
-    """All that there will be, each with how it is; what failed says why to those who run it."""
+    """Return all installation phases with their state; only platform admins see messages of failed ones."""
     if node.environment is None:
         return []
-    told = {each["phase"]: each for each in node.phases if each["phase"] != START}
-    names = [*dict.fromkeys([*node.environment.phases, *told])]
-    if node.prepared_at is not None and told:
-        names = list(told)  # another node of this machine had made the rest already
-    waiting = {"state": "waiting", "seconds": 0, "message": ""}
-    found = [{**waiting, **told.get(name, {}), "phase": name} for name in names]
-    return found if running_it else [{**each, "message": ""} for each in found]
+    reported = {each["phase"]: each for each in node.phases if each["phase"] != START}
+    names = [*dict.fromkeys([*node.environment.phases, *reported])]
+    if node.prepared_at is not None and reported:
+        names = list(reported)  # another node of this machine had installed the rest
+    pending = {"state": "waiting", "seconds": 0, "message": ""}
+    phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
+    return phases if running_it else [{**each, "message": ""} for each in phases]
 
 
 def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
-    """Progress of the start script; None for a node that has none, or whose machine has not run it yet."""
+    """Return the progress of the start script, or None if it does not exist or has not started."""
     started = next((each for each in node.phases if each["phase"] == START), None)
     return started if started is None or running_it else {**started, "message": ""}
 
@@ -108,23 +108,23 @@ def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, name: str, step: str) -> HttpResponse:
-    """Asks first (GET), then does it (POST)."""
+    """Ask for confirmation (GET), then perform the action (POST)."""
     node = get_object_or_404(_visible(request, selectors.nodes()), name=name)
     request.require("edit", node)
-    asked, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
-    form = ReasonForm(request.POST or None, auto_id="node_%s") if asked.asks_why else None
+    action, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
+    form = ReasonForm(request.POST or None, auto_id="node_%s") if action.has_reason else None
     if request.method == "POST" and (form is None or form.is_valid()):
         reason = {"reason": form.cleaned_data["reason"]} if form else {}
-        asked.do(acting=request.acting, node=node, **reason)
-        return done(request, f"{node.name} {asked.past}.", to=back)
+        action.do(acting=request.acting, node=node, **reason)
+        return done(request, f"{node.name} {action.past}.", to=back)
     context = {
         "title": f"{step.capitalize()} {node.name}?",
-        "warning": asked.warning,
+        "warning": action.warning,
         "label": step.capitalize(),
-        "danger": asked.danger,
+        "danger": action.danger,
         "form": form,
-        "names": asked.names,
-        "work": selectors.work_on([node.pk])[node.pk] if asked.names else (),
+        "names": action.names,
+        "work": selectors.work_on([node.pk])[node.pk] if action.names else (),
         "post_to": request.path,
         "back": back,
     }

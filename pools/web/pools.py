@@ -19,7 +19,7 @@ from pools.models import NodePool
 from pools.scale_down import NodeToDrain, draining
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
 
-MOST_NAMED = 20
+NAMED_MAX = 20
 FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
 RETRY = (
     "Provisioning starts again at once, and the count of failed boots is reset. Fix the cause first: "
@@ -76,7 +76,7 @@ def settings(request: Request, name: str) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
-            return done(request, f"Settings of {pool} saved.{_names(going)}", to=_detail(pool))
+            return done(request, f"Settings of {pool} saved.{_draining_text(going)}", to=_detail(pool))
     return _form(request, form, title=f"Settings of {pool}", label="Save settings", back=_detail(pool))
 
 
@@ -88,26 +88,33 @@ def scale(request: Request, name: str) -> HttpResponse:
     form = ScaleForm(request.POST or None, initial=initial, auto_id="scale_%s")
     text = "The autoscaler continues from this size after its cooldown. Pause the pool to keep the size."
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
+        cleaned = form.cleaned_data
         try:
-            services.check_nodes_desired(pool, said["nodes_desired"])
-            going = draining(pool, said["nodes_desired"], timezone.now())
-            if going and said["confirmed"] != said["nodes_desired"]:
-                again = ScaleForm(initial={**said, "confirmed": said["nodes_desired"]}, auto_id="scale_%s")
-                title = f"Scale {pool} to {counted(said['nodes_desired'], 'node')}?"
+            services.check_nodes_desired(pool, cleaned["nodes_desired"])
+            going = draining(pool, cleaned["nodes_desired"], timezone.now())
+            if going and cleaned["confirmed"] != cleaned["nodes_desired"]:
+                again = ScaleForm(
+                    initial={**cleaned, "confirmed": cleaned["nodes_desired"]}, auto_id="scale_%s"
+                )
+                title = f"Scale {pool} to {counted(cleaned['nodes_desired'], 'node')}?"
                 return _form(
                     request, again, title=title, label="Drain nodes", back=_detail(pool), text=text,
-                    names="Nodes to drain, with their current workloads", work=going[:MOST_NAMED],
-                    more=max(0, len(going) - MOST_NAMED),
+                    names="Nodes to drain, with their current workloads", work=going[:NAMED_MAX],
+                    more=max(0, len(going) - NAMED_MAX),
                 )  # fmt: skip
             services.set_nodes_desired(
-                acting=request.acting, pool=pool, nodes_desired=said["nodes_desired"], version=said["version"]
+                acting=request.acting,
+                pool=pool,
+                nodes_desired=cleaned["nodes_desired"],
+                version=cleaned["version"],
             )
         except BerthError as error:
             take_faults(form, error)
         else:
             return done(
-                request, f"{pool} goes to {said['nodes_desired']} nodes.{_names(going)}", to=_detail(pool)
+                request,
+                f"{pool} scales to {counted(cleaned['nodes_desired'], 'node')}.{_draining_text(going)}",
+                to=_detail(pool),
             )
     return _form(request, form, title=f"Scale {pool}", label="Scale pool", back=_detail(pool), text=text)
 
@@ -133,7 +140,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 def _confirm_drains(
     request: Request, form: SettingsForm, edited: NodePool, going: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """The same form again, with everything that was typed and the nodes that it drains."""
+    """Show the filled-in form again with the nodes to drain, for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
     again = SettingsForm(data, auto_id="pool_%s")
@@ -141,16 +148,16 @@ def _confirm_drains(
     return _form(
         request, again, title=f"Reduce {edited} to {counted(edited.nodes_desired, 'node')}?",
         label="Save and drain nodes", back=_detail(edited),
-        names="Nodes to drain, with their current workloads", work=going[:MOST_NAMED],
-        more=max(0, len(going) - MOST_NAMED),
+        names="Nodes to drain, with their current workloads", work=going[:NAMED_MAX],
+        more=max(0, len(going) - NAMED_MAX),
     )  # fmt: skip
 
 
-def _names(going: Sequence[NodeToDrain]) -> str:
+def _draining_text(going: Sequence[NodeToDrain]) -> str:
     if not going:
         return ""
-    more = f" and {len(going) - MOST_NAMED} more" if len(going) > MOST_NAMED else ""
-    return f" Draining: {', '.join(each.node.name for each in going[:MOST_NAMED])}{more}."
+    more = f" and {len(going) - NAMED_MAX} more" if len(going) > NAMED_MAX else ""
+    return f" Draining: {', '.join(each.node.name for each in going[:NAMED_MAX])}{more}."
 
 
 def _pool(request: Request, name: str) -> NodePool:

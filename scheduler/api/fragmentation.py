@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from berth.server.api.requests import no_query
 from berth.server.api.responses import Answer, from_milli
 from berth.server.api.schema import operation
-from pools.api.pools import PoolDoor
+from pools.api.pools import PoolView
 from scheduler.reports.fragmentation import fragmentation_of
 
 
@@ -26,11 +26,11 @@ class FragmentationAnswer(Answer):
     levels: list[LevelAnswer]
 
 
-class Fragmentation(PoolDoor):
+class Fragmentation(PoolView):
     @operation("In how many pieces its free GPUs lie", answer=FragmentationAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        told = fragmentation_of(self.found(name))
+        told = fragmentation_of(self.get_pool(name))
         levels = [
             LevelAnswer(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas) for level in told.levels
         ]

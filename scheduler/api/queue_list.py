@@ -15,7 +15,7 @@ from berth.server.api.pagination import Order, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import Answer, from_milli
 from berth.server.api.schema import operation
-from pools.api.pools import PoolDoor
+from pools.api.pools import PoolView
 from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 
@@ -48,11 +48,11 @@ class LineAnswer(Answer):
     next: str | None
 
 
-class LineOfPool(PoolDoor):
+class LineOfPool(PoolView):
     @operation("Pending workloads of a pool in queue order", query=ListQuery, answer=LineAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
-        pool = self.found(name)
+        pool = self.get_pool(name)
         length = length_of(pool)
         found = page(line_of(self.acting, pool), query, FIRST, presented)
         return Response(

@@ -117,9 +117,9 @@ class LocalStage:
 
     def sweep(self) -> None:
         """No process outlives its test."""
-        for pod_id in self.runtime.known():
+        for pod_id in self.runtime.list_pods():
             self.runtime.stop(pod_id, 0)
-        for pod_id in self.runtime.known():
+        for pod_id in self.runtime.list_pods():
             ended(self.runtime, pod_id)
 
     def _do(self, pod_id: str, script: str) -> None:
@@ -145,7 +145,7 @@ class RayStage(LocalStage):
     def sweep(self) -> None:
         """The next test's pods have the same names: nothing of these may be left."""
         super().sweep()
-        for pod_id in self.runtime.known():
+        for pod_id in self.runtime.list_pods():
             self.runtime.forget(pod_id)
 
 

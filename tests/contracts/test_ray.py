@@ -157,7 +157,7 @@ def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage,
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.look(["p-1"])["p-1"] == report
     elsewhere = RayRuntime(tmp_path / "elsewhere", lambda: list(stage.cluster.at.values()), prefix)
-    assert elsewhere.known() == ("p-1",)
+    assert elsewhere.list_pods() == ("p-1",)
     assert running(elsewhere, "p-1") == report
     elsewhere.stop("p-1", 60)
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
@@ -168,7 +168,7 @@ def test_the_log_of_an_ended_pod_comes_home_before_its_node_goes(stage: RayStage
     stage.runtime.wake_fds()
     stage.runtime.start(order("p-1", "echo", "kept"))
     ended(stage.runtime, "p-1")
-    eventually(stage.runtime.ledger.home("p-1").exists)
+    eventually(stage.runtime.ledger.log_path("p-1").exists)
     without = RayRuntime(stage.berth, list)
     assert without.look(["p-1"])["p-1"].exit_code == 0
     assert without.read_log("p-1", 0, 100).data == b"kept\n"

@@ -86,7 +86,7 @@ def test_a_stop_that_comes_first_prevents_the_start(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     report = stage.runtime.look(["p-1"])["p-1"]
     assert (report.state, report.cause, report.started_at) == (PodState.EXITED, PodCause.STOPPED, None)
-    assert stage.runtime.known() == ("p-1",)
+    assert stage.runtime.list_pods() == ("p-1",)
 
 
 def test_a_pod_nobody_heard_of_is_unknown(stage: Stage) -> None:
@@ -101,7 +101,7 @@ def test_pods_and_their_ends_survive_a_restart_of_who_started_them(stage: Stage)
     before = running(stage.runtime, "p-1")
     running(stage.runtime, "p-2")
     after = stage.restart()
-    assert after.known() == ("p-1", "p-2")
+    assert after.list_pods() == ("p-1", "p-2")
     assert running(after, "p-1") == before
     stage.let_end("p-1", 4)
     stage.let_crash("p-2", 6)
@@ -114,13 +114,13 @@ def test_a_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> 
     running(stage.runtime, "p-1")
     stage.say("p-1", b"one\ntwo\n")
     stage.runtime.forget("p-1")
-    assert stage.runtime.known() == ("p-1",), "a pod that runs is not forgotten"
+    assert stage.runtime.list_pods() == ("p-1",), "a pod that runs is not forgotten"
     stage.let_end("p-1", 0)
     ended(stage.runtime, "p-1")
     stage.runtime.forget("p-1")
-    assert stage.runtime.known() == ()
+    assert stage.runtime.list_pods() == ()
     stage.runtime.start(stage.long("p-1"))
-    assert stage.runtime.known() == ()
+    assert stage.runtime.list_pods() == ()
     chunk = stage.runtime.read_log("p-1", 4, 100)
     assert (chunk.data, chunk.complete) == (b"two\n", True)
     stage.runtime.drop_log("p-1")

@@ -148,7 +148,7 @@ class FakeRuntime:
         unknown = PodReport(PodState.UNKNOWN)
         return {i: self._pods[i].report if i in self._pods else unknown for i in pod_ids}
 
-    def known(self) -> tuple[str, ...]:
+    def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(self._pods))
 
     def forget(self, pod_id: str) -> None:

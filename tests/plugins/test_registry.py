@@ -10,7 +10,7 @@ import pytest
 from pools.plugins import Image, Plugin, PluginError, transform_all
 from pools.plugins.builtin import ALL
 from pools.plugins.facts import Cluster
-from pools.plugins.parameters import Says, Secret, problems_of, schema_of, secrets_of
+from pools.plugins.parameters import Parameter, Secret, problems_of, schema_of, secrets_of
 from pools.plugins.registry import available, unavailable
 
 PACKAGE = '''
@@ -79,7 +79,7 @@ def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
     [
         ("torch", {"backend": "ncll"}, "backend: is not allowed; received 'ncll'; allowed: '', 'nccl', "),
         ("torch", {"bakend": "nccl"}, "bakend: unknown parameter. Did you mean `backend`?"),
-        ("torch", {"cuda": 12.8}, "cuda: is not a text; received 12.8; allowed: a release in"),
+        ("torch", {"cuda": 12.8}, "cuda: is not text; received 12.8; allowed: a release in"),
         ("torch", {"cuda": "twelve"}, "cuda: is not allowed; received 'twelve'; allowed: a release"),
         (
             "torch",
@@ -93,9 +93,9 @@ def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
         ("mig", {}, "profiles: is missing; allowed: profiles as 3g.20gb"),
         ("mig", {"profiles": "$(reboot)"}, "profiles: is not allowed"),
         ("joblib", {"n_jobs": 2}, "n_jobs: unknown parameter; allowed: no parameters"),
-        ("huggingface", {"token": 17}, "token: is not a text; received (a secret); allowed: a text"),
+        ("huggingface", {"token": 17}, "token: is not text; received (a secret); allowed: text"),
         ("accelerate", {"fsdp_config": {"a": [1]}}, "fsdp_config.a: is not allowed; received [1]; allowed: "),
-        ("jax", ["cuda"], "document: is not names with values; received ['cuda']"),
+        ("jax", ["cuda"], "document: is not keys and values; received ['cuda']"),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place(name: str, given: Any, expected: str) -> None:
@@ -123,7 +123,7 @@ def test_a_schema_is_read_from_a_functions_keywords() -> None:
         path: str,
         *,
         mode: Literal["a", "b"] = "a",
-        sizes: Annotated[list[int], Says("In MiB", minimum=1)] = [],  # noqa: B006
+        sizes: Annotated[list[int], Parameter("In MiB", minimum=1)] = [],  # noqa: B006
         key: Annotated[str, Secret("KEY")] = "",
     ) -> Plugin:
         return Plugin("plugin")
@@ -133,7 +133,7 @@ def test_a_schema_is_read_from_a_functions_keywords() -> None:
     assert schema["properties"]["mode"] == {"type": "string", "enum": ["a", "b"], "default": "a"}
     assert schema["properties"]["sizes"]["items"] == {"type": "integer"}
     assert secrets_of(schema) == {"key": "KEY"}
-    with pytest.raises(PluginError, match="cannot be given by name"):
+    with pytest.raises(PluginError, match="cannot be passed by name"):
         schema_of(lambda *names: None)
 
 

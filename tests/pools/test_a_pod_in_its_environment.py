@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from pools import services
-from pools.environments.local import EnvironmentsHere
+from pools.environments.local import LocalEnvironments
 from pools.environments.recipes import recipe, recipes
 from pools.models import Node
 from pools.providers.hardware import Machine
 from pools.providers.local import LocalProvider
-from pools.providers.prepared import PreparedHere
+from pools.providers.prepared import PreparedNodes
 from pools.runtimes.base import PodState
 from pools.runtimes.local import LocalRuntime
 from tests.pools.stage import SYSTEM, Stage
@@ -48,10 +48,10 @@ def test_a_pod_finds_what_its_pool_asked_for(
         plugins=[{"name": "huggingface", "parameters": {"token": "hf_secret"}}],
         environment={"pip": ["lib", "huggingface_hub"], "env": {"GREETING": "hello"}},
     )  # fmt: skip
-    environments = EnvironmentsHere(tmp_path / "environments")
+    environments = LocalEnvironments(tmp_path / "environments")
     stage = Stage(pool)
     local = LocalProvider(tmp_path / "nodes", Machine(8000, 16384, ()))
-    stage.provider = PreparedHere(local, environments, recipe, recipes)  # type: ignore[assignment]
+    stage.provider = PreparedNodes(local, environments, recipe, recipes)  # type: ignore[assignment]
     for _ in range(600):
         stage.reconcile()
         stage.pass_time(3)

@@ -105,12 +105,12 @@ def test_it_is_kept_as_it_was_given_and_put_into_words() -> None:
     kept = budgets.stored([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert kept == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.stored(kept) == kept
-    assert [budgets.in_words(each) for each in kept] == [
+    assert [budgets.summary(each) for each in kept] == [
         "at most 5 nodes at once",
         "at most 0 nodes at once, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]
     (budget,) = read({"nodes": "10%", "reasons": ["empty"]})
-    assert budgets.told(budget, MONDAY_NOON) == "at most 10% of the nodes at once for being empty"
+    assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at once for being empty"
 
 
 def test_the_mind_drains_no_more_than_a_budget_allows_and_empty_nodes_go_on() -> None:

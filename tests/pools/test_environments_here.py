@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.environments.local import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, LocalEnvironments, Recipe
 from pools.environments.progress import progress_of
 from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, digest_of, phases_of
@@ -50,8 +50,8 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[EnvironmentsHere]:
-    environments = EnvironmentsHere(tmp_path / "environments")
+def here(tmp_path: Path) -> Iterator[LocalEnvironments]:
+    environments = LocalEnvironments(tmp_path / "environments")
     yield environments
     for boot in (tmp_path / "environments" / "boots").glob("*"):
         environments.end(boot.name)
@@ -61,7 +61,7 @@ def recipe(image: Image, *operations: Operation, **secrets: str) -> Recipe:
     return Recipe(digest_of(image, operations), bootstrap_script(image, operations), secrets)
 
 
-def ended(here: EnvironmentsHere, name: str, of: Recipe) -> Boot:
+def ended(here: LocalEnvironments, name: str, of: Recipe) -> Boot:
     """The script is a process of its own: it is waited for, for as long as it may take here."""
     for _ in range(1200):
         boot = here.look(name, of.secrets)
@@ -72,14 +72,14 @@ def ended(here: EnvironmentsHere, name: str, of: Recipe) -> Boot:
     raise AssertionError("does not end")
 
 
-def python(here: EnvironmentsHere, of: Recipe, code: str) -> str:
+def python(here: LocalEnvironments, of: Recipe, code: str) -> str:
     program = here.root / of.digest / "bin" / "python"
     return subprocess.run([program, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-12", "PLG-41")
 def test_a_script_installs_what_is_asked_for_and_then_runs_what_plugins_say(
-    here: EnvironmentsHere, wheels: Path
+    here: LocalEnvironments, wheels: Path
 ) -> None:
     wheel(wheels, "lib", "2.0")
     wheel(wheels, "app", "1.0", needs="lib>=1")
@@ -102,7 +102,7 @@ def test_a_script_installs_what_is_asked_for_and_then_runs_what_plugins_say(
     assert {path.name for path in found} <= {"script"}, "only what this test itself wrote in an operation"
 
 
-def test_a_second_node_finds_what_the_first_made(here: EnvironmentsHere, wheels: Path) -> None:
+def test_a_second_node_finds_what_the_first_made(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     given = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
     for name in ("node-0", "node-1"):  # both at once
@@ -115,7 +115,7 @@ def test_a_second_node_finds_what_the_first_made(here: EnvironmentsHere, wheels:
 
 
 def test_a_package_comes_from_the_index_that_is_for_it_and_stays(
-    here: EnvironmentsHere, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: LocalEnvironments, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     special = tmp_path / "special" / "torchy"
     special.mkdir(parents=True)
@@ -152,7 +152,7 @@ def test_a_package_comes_from_the_index_that_is_for_it_and_stays(
     ],
 )  # fmt: skip
 def test_what_fails_is_told_with_its_last_words(
-    here: EnvironmentsHere, wheels: Path, image: Image, operations: tuple[Operation, ...], expected: str
+    here: LocalEnvironments, wheels: Path, image: Image, operations: tuple[Operation, ...], expected: str
 ) -> None:
     given = recipe(image, *operations, **dict.fromkeys(image.secrets, SECRET))
     here.begin("node-0", given)
@@ -165,7 +165,7 @@ def test_what_fails_is_told_with_its_last_words(
 
 
 def test_a_network_that_is_not_there_is_told_as_such(
-    here: EnvironmentsHere, wheels: Path, monkeypatch: pytest.MonkeyPatch
+    here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
@@ -176,7 +176,7 @@ def test_a_network_that_is_not_there_is_told_as_such(
     assert why.endswith("No matching distribution found for lib (network unreachable, see the output)")
 
 
-def test_a_crash_in_the_middle_leaves_nothing_half_used(here: EnvironmentsHere, wheels: Path) -> None:
+def test_a_crash_in_the_middle_leaves_nothing_half_used(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     image = Image(pip=("lib",))
     given = recipe(image)
@@ -198,7 +198,7 @@ def test_a_crash_in_the_middle_leaves_nothing_half_used(here: EnvironmentsHere, 
     assert python(here, given, "import lib; print(lib.VERSION)") == "2.0"
 
 
-def test_unused_environments_go_and_those_in_use_stay(here: EnvironmentsHere, wheels: Path) -> None:
+def test_unused_environments_go_and_those_in_use_stay(here: LocalEnvironments, wheels: Path) -> None:
     used, unused = recipe(Image(env={"A": "1"})), recipe(Image(env={"A": "2"}))
     for given in (used, unused):
         here.begin(given.digest[:8], given)

@@ -169,7 +169,7 @@ def start_elsewhere(root: Path, script: str, before: str = "", after: str = "") 
 def test_an_order_whose_starter_died_before_the_start_is_taken_up_again(stage: LocalStage) -> None:
     dying = f"runtime._spawn_shim = lambda *_: exec({DIE!r})"
     assert start_elsewhere(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
-    assert stage.runtime.known() == ("p-1",)
+    assert stage.runtime.list_pods() == ("p-1",)
     assert stage.runtime.look(["p-1"])["p-1"].state == PodState.UNKNOWN
     stage.runtime.start(order("p-1", "sh", "-c", "exit 4"))
     assert ended(stage.runtime, "p-1").exit_code == 4
@@ -278,7 +278,7 @@ def test_many_pods_end_and_none_is_forgotten_by_itself(stage: LocalStage) -> Non
     assert stage.runtime._shims.keys() <= set(names)
     for name in names:
         stage.runtime.forget(name)
-    assert stage.runtime.known() == ()
+    assert stage.runtime.list_pods() == ()
 
 
 @pytest.mark.parametrize(("claimed", "counts_as"), [(10.0**13, "now"), (-(10.0**13), "1970")])

@@ -162,7 +162,7 @@ def test_agent_on_python_3_9_keeps_a_pod(tmp_path: Path) -> None:
                 lambda: asked.look(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
             )
             assert (report.exit_code, asked.read_log("p-1", 0, 100).data) == (3, b"hello\n")
-            assert asked.known() == ("p-1",)
+            assert asked.list_pods() == ("p-1",)
     finally:
         agent.kill()
         agent.wait()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pools.environments.local import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, LocalEnvironments, Recipe
 from pools.plugins import Image, Index
 from tests.pools.test_environments_here import ended, python, recipe, wheel
 
@@ -62,18 +62,18 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[EnvironmentsHere]:
-    environments = EnvironmentsHere(tmp_path / "environments")
+def here(tmp_path: Path) -> Iterator[LocalEnvironments]:
+    environments = LocalEnvironments(tmp_path / "environments")
     yield environments
     environments.end("node-0")
 
 
-def booted(here: EnvironmentsHere, given: Recipe) -> Boot:
+def booted(here: LocalEnvironments, given: Recipe) -> Boot:
     here.begin("node-0", given)
     return ended(here, "node-0", given)
 
 
-def versions(here: EnvironmentsHere, given: Recipe, *names: str) -> str:
+def versions(here: LocalEnvironments, given: Recipe, *names: str) -> str:
     return python(here, given, VERSIONS.format(names))
 
 
@@ -95,7 +95,7 @@ def configure(kind: str, other: str, links: Path, tmp_path: Path, monkeypatch: p
 @pytest.mark.shows("PLG-05", "PLG-37")
 @pytest.mark.parametrize("kind", ["environment", "file"])
 def test_scoped_package_comes_from_its_index_whatever_pip_is_configured_with(
-    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
@@ -105,7 +105,7 @@ def test_scoped_package_comes_from_its_index_whatever_pip_is_configured_with(
 
 @pytest.mark.parametrize("kind", ["environment", "file"])
 def test_index_that_a_pool_names_for_all_packages_is_asked_alone(
-    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
@@ -114,7 +114,7 @@ def test_index_that_a_pool_names_for_all_packages_is_asked_alone(
 
 
 def test_unscoped_packages_follow_the_configuration_of_pip(
-    here: EnvironmentsHere, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
+    here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index("usual", ("lib", "2.0", ""), CUDA))
     given = recipe(Image(pip=("torchy", "lib"), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
@@ -123,7 +123,7 @@ def test_unscoped_packages_follow_the_configuration_of_pip(
 
 
 def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
-    here: EnvironmentsHere, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
+    here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index("other", CUDA))
     empty = index("empty", ("lib", "1.0", ""))
@@ -134,7 +134,7 @@ def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
 
 
 def test_dependency_that_is_scoped_comes_from_its_index_as_well(
-    here: EnvironmentsHere, index: MakeIndex
+    here: LocalEnvironments, index: MakeIndex
 ) -> None:
     """No requirement names it: only what another package needs."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
@@ -147,7 +147,7 @@ def test_dependency_that_is_scoped_comes_from_its_index_as_well(
 
 
 def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
-    here: EnvironmentsHere, index: MakeIndex
+    here: LocalEnvironments, index: MakeIndex
 ) -> None:
     usual = index("usual", ("model_zoo", "1.0", "torchy"), CUDA)
     empty = index("empty", ("lib", "1.0", ""))
@@ -157,7 +157,7 @@ def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
 
 
 def test_connection_settings_of_pip_hold_for_scoped_indexes(
-    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index has a name that only the configured proxy knows."""
     file = tmp_path / "pip.conf"

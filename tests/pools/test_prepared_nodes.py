@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from pools import services
-from pools.environments.local import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, LocalEnvironments, Recipe
 from pools.environments.progress import Phase, Progress
 from pools.environments.recipes import digests_in_use, recipe, recipes
 from pools.models import Environment, Node, NodePool, ScalingEvent
 from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
-from pools.providers.prepared import PreparedHere
-from pools.services.environments import forget_unused
+from pools.providers.prepared import PreparedNodes
+from pools.services.environments import delete_unused
 from scheduler.loop.dispatch.orders import order_for
 from tests.pools.stage import START, SYSTEM, Stage
 
@@ -26,7 +26,7 @@ PIP_FAILS = Progress((Phase("python", "done", 2), Phase("pip", "failed", 3, "loo
 
 
 @dataclass
-class Scripts(EnvironmentsHere):
+class Scripts(LocalEnvironments):
     """Stands for scripts that run: each is as far as the test says."""
 
     root: Path
@@ -60,7 +60,7 @@ def stage(tmp_path: Path, scripts: Scripts) -> Iterator[Stage]:
     machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}", "H100", 80000) for n in range(2)))
     local = LocalProvider(tmp_path / "nodes", machine)
     stage = Stage(pool)
-    stage.provider = PreparedHere(local, scripts, recipe, recipes)  # type: ignore[assignment]
+    stage.provider = PreparedNodes(local, scripts, recipe, recipes)  # type: ignore[assignment]
     yield stage
 
 
@@ -126,7 +126,7 @@ def test_nodes_that_are_there_keep_what_they_have(stage: Stage, scripts: Scripts
     assert node(stage).environment_id == before != after
     assert digests_in_use() == {before, after}
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["scipy"]}})
-    assert forget_unused(before=START + timedelta(days=10_000)) == 1
+    assert delete_unused(before=START + timedelta(days=10_000)) == 1
     assert not Environment.objects.filter(pk=after).exists()
 
 

@@ -54,7 +54,7 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=workload)
     assert clear_logs(stage.loop.context) == 2
     assert logs(stage, pods) == [b"", b""]
-    assert not set(pods) & set(stage.runtime.known())
+    assert not set(pods) & set(stage.runtime.list_pods())
     assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
     assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for it"
     assert work_off(stage) == 1

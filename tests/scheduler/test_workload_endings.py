@@ -308,7 +308,7 @@ def test_pod_without_a_row_is_stopped_and_ended_pods_are_forgotten(stage: Stage)
     assert stray not in stage.runtime.running()
     stage.clock.advance(61)
     stage.tick()
-    assert stage.runtime.known() == ()
+    assert stage.runtime.list_pods() == ()
 
 
 def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
 from berth.server.tracing.providers import traced
-from pools.environments.local import EnvironmentsHere
+from pools.environments.local import LocalEnvironments
 from pools.environments.recipes import recipe, recipes
 from pools.joining import secrets
 from pools.joining.user_data import user_data
@@ -23,7 +23,7 @@ from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
 from pools.providers.hardware import Machine, this_machine
 from pools.providers.local import LocalProvider
-from pools.providers.prepared import PreparedHere
+from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
@@ -92,12 +92,12 @@ def _with_fakes(wiring: Wiring, module: Any) -> Wiring:
     )
 
 
-def environments_here() -> EnvironmentsHere:
-    return EnvironmentsHere(Path(settings.BERTH_HOME) / "environments")
+def environments_here() -> LocalEnvironments:
+    return LocalEnvironments(Path(settings.BERTH_HOME) / "environments")
 
 
-def prepared(provider: Provider) -> PreparedHere:
-    return PreparedHere(provider, environments_here(), recipe, recipes)
+def prepared(provider: Provider) -> PreparedNodes:
+    return PreparedNodes(provider, environments_here(), recipe, recipes)
 
 
 @lru_cache(maxsize=64)

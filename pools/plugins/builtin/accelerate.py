@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from pools.plugins.base import Plugin
-from pools.plugins.builtin.processes import place_of, variables
+from pools.plugins.builtin.processes import rank_variables, variables
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 Scalar = str | int | float | bool
-Settings = Annotated[dict[str, Scalar], Says("Its settings, named as in a config file of Accelerate")]
-# Where the variable is named otherwise than the setting.
+Settings = Annotated[dict[str, Scalar], Parameter("Settings, named as in Accelerate's config file")]
+# Variables whose names differ from the setting.
 FSDP = {"TRANSFORMER_LAYER_CLS_TO_WRAP": "TRANSFORMER_CLS_TO_WRAP"}
 DEEPSPEED = {
     "GRADIENT_ACCUMULATION_STEPS": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
@@ -24,18 +24,18 @@ DEEPSPEED = {
 def accelerate(
     *,
     mixed_precision: Literal["no", "fp16", "bf16", "fp8"] = "no",
-    fsdp: Annotated[bool | dict[str, Scalar], Says("Whether to shard by FSDP, or its settings")] = False,
-    fsdp_config: Settings = {},  # noqa: B006 - never changed
-    deepspeed: Annotated[bool | dict[str, Scalar], Says("Whether to use DeepSpeed, or settings")] = False,
-    deepspeed_config: Settings = {},  # noqa: B006 - never changed
+    fsdp: Annotated[bool | dict[str, Scalar], Parameter("true to use FSDP, or its settings")] = False,
+    fsdp_config: Settings = {},  # noqa: B006 - never modified
+    deepspeed: Annotated[bool | dict[str, Scalar], Parameter("true to use DeepSpeed, or settings")] = False,
+    deepspeed_config: Settings = {},  # noqa: B006 - never modified
 ) -> Plugin:
-    """Accelerate, set up in each worker process: `Accelerator()` finds its place and these settings there.
+    """Accelerate, set up in each worker process: `Accelerator()` finds its rank and these settings there.
 
-    With the plugin torch before it the process group is the one that torch's has made already.
+    After the plugin torch it uses the process group that torch has created.
     """
     sharded, sped = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
     if sharded is not None and sped is not None:
-        raise ValueError("fsdp and deepspeed exclude each other: give one of them")
+        raise ValueError("fsdp and deepspeed exclude each other: use one of them")
 
     def transform(image: Image, cluster: Cluster) -> Image:
         return image.with_pip("accelerate", *(("deepspeed",) if sped is not None else ()))
@@ -43,7 +43,7 @@ def accelerate(
     def around_process(info: InstanceInfo) -> AbstractContextManager[None]:
         values: dict[str, str] = {"ACCELERATE_MIXED_PRECISION": mixed_precision}
         if info.world_size > 1 or sharded is not None or sped is not None:
-            values |= place_of(info)
+            values |= rank_variables(info)
         if sharded is not None:
             values |= {"ACCELERATE_USE_FSDP": "true"} | _fsdp(sharded)
         if sped is not None:
@@ -54,7 +54,7 @@ def accelerate(
 
 
 def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None: not used. Either key may hold the settings; what stands in `..._config` wins."""
+    """Merge the settings of both keys, with precedence for `..._config`; return None if unused."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}
@@ -66,11 +66,11 @@ def _fsdp(settings: Mapping[str, Scalar]) -> dict[str, str]:
 
 
 def _deepspeed(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    found = {}
+    values = {}
     for name, value in settings.items():
         key = name.upper().removeprefix("DEEPSPEED_")
-        found[DEEPSPEED.get(key, f"ACCELERATE_DEEPSPEED_{key}")] = _text(value)
-    return found
+        values[DEEPSPEED.get(key, f"ACCELERATE_DEEPSPEED_{key}")] = _text(value)
+    return values
 
 
 def _text(value: Scalar) -> str:

@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 from pools.plugins.base import Plugin
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 
 def cuml(
-    *, cuda: Annotated[Literal["12", "13"], Says("Release of CUDA, for the name of the package")] = "13"
+    *, cuda: Annotated[Literal["12", "13"], Parameter("CUDA release, which selects the package")] = "13"
 ) -> Plugin:
-    """RAPIDS cuML, whose accelerator is installed in each worker process before anything uses scikit-learn.
+    """RAPIDS cuML, whose accelerator is activated in each worker process before scikit-learn is used.
 
-    In a pool without NVIDIA GPUs only scikit-learn itself is there, and nothing is accelerated.
+    In a pool without NVIDIA GPUs only scikit-learn is installed, and nothing is accelerated.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -26,7 +26,7 @@ def cuml(
         if info.gpus:
             from cuml import accel
 
-            accel.install()  # for the life of the process: it cannot be taken back
+            accel.install()  # for the life of the process: it cannot be undone
         yield
 
     return Plugin.create("cuml").with_transform(transform).with_around_process(around_process)

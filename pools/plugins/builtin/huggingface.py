@@ -8,16 +8,16 @@ from pools.plugins.image import Image
 from pools.plugins.parameters import Secret
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - a variable's name
-# Not `hf auth login --token ...`: a command's arguments can be seen by everybody on the machine.
+# Not `hf auth login --token ...`: every user of the machine can see the arguments of a command.
 LOGIN = f"""python -c 'import os; from huggingface_hub import login; login(token=os.environ["{TOKEN}"])'"""
 
 
 def huggingface(
-    *, token: Annotated[str, Secret(TOKEN, "Of an account at huggingface.co; for private models")] = ""
+    *, token: Annotated[str, Secret(TOKEN, "Access token of huggingface.co, for private models")] = ""
 ) -> Plugin:
     """transformers, datasets and tokenizers; with a token, HF_TOKEN in each process and a login on each node.
 
-    The token is a secret: it stands in no script, log or answer.
+    The token is a secret: it appears in no script, log or response.
     """
     has_token = bool(token)
 

@@ -7,15 +7,17 @@ from typing import Annotated, Literal
 from pools.plugins.base import Plugin
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 
 def jax(
     *,
-    cuda: Annotated[Literal["12", "13"], Says("Release of CUDA, for the extra of the package")] = "13",
-    version: Annotated[str, Says("Such as 0.10.2; empty: the newest", r"|[0-9][0-9A-Za-z.]*")] = "",
+    cuda: Annotated[Literal["12", "13"], Parameter("CUDA release, which selects the extra")] = "13",
+    version: Annotated[
+        str, Parameter("Version, for example 0.10.2; empty for the latest", r"|[0-9][0-9A-Za-z.]*")
+    ] = "",
 ) -> Plugin:
-    """JAX for the pool's GPUs (or none), with jax.distributed started where there are several workers."""
+    """JAX for the pool's GPUs or for the CPU, with jax.distributed started if there are several workers."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         extra = f"[cuda{cuda}]" if cluster.cuda else ""
@@ -28,7 +30,7 @@ def jax(
             return
         from jax import distributed
 
-        # One port further: torch may be in the same pool, and meets at head_port.
+        # The next port: torch may run in the same pool and uses head_port.
         distributed.initialize(
             coordinator_address=f"{info.head_address}:{info.head_port + 1}",
             num_processes=info.world_size,

@@ -11,15 +11,15 @@ from pools.plugins.base import Plugin
 from pools.plugins.facts import ClientPool, Cluster
 from pools.plugins.image import Image
 
-# Who asks Ray for nothing is put anywhere, all on one node perhaps; and a processor would be kept from tasks.
+# Without these options Ray may run all batches on one node, and would reserve a CPU that tasks need.
 SPREAD = {"scheduling_strategy": "SPREAD", "memory": 1 << 20}
-_kept = threading.local()
+_cache = threading.local()
 
 
 def joblib() -> Plugin:
     """joblib, with the session as the backend of `Parallel(n_jobs=-1)` in the client's process.
 
-    On pools that run Ray it is Ray's own backend, in the client and inside functions.
+    On Ray pools it uses Ray's own backend, in the client and inside functions.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -34,30 +34,30 @@ def parallel(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[objec
 
 
 def on_ray(function: Callable[..., Any]) -> Callable[..., Any]:
-    """While it runs, joblib's `Parallel(n_jobs=-1)` uses Ray's backend, where the session has a Ray."""
+    """Make joblib's `Parallel(n_jobs=-1)` inside the function use Ray's backend, if the session runs Ray."""
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        with _rays_backend():
+        with _ray_backend():
             return function(*args, **kwargs)
 
     return decorated
 
 
 def spread(batch: Any) -> list[Any]:
-    """Runs a batch of the client's jobs: by Ray's backend where the session has a Ray, otherwise here."""
-    with _rays_backend() as there:
-        if not there:
+    """Run a batch of the client's jobs with Ray's backend if the session runs Ray."""
+    with _ray_backend() as is_ray:
+        if not is_ray:
             return list(batch())
         try:
             return list(_on_all_nodes()(batch.items))
         except BaseException:
-            _kept.parallel = None  # its processes may be gone
+            _cache.parallel = None  # its processes may be gone
             raise
 
 
 @contextmanager
-def _rays_backend() -> Iterator[bool]:
+def _ray_backend() -> Iterator[bool]:
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         yield False
@@ -71,14 +71,14 @@ def _rays_backend() -> Iterator[bool]:
 
 
 def _on_all_nodes() -> Any:
-    """Kept from batch to batch, while the nodes are the same: its processes take a second to start."""
+    """Return a Parallel that is reused while the nodes are the same: its processes take a second to start."""
     from joblib import Parallel, effective_n_jobs
 
-    many, kept = effective_n_jobs(-1), getattr(_kept, "parallel", None)
-    if kept is not None and _kept.many != many:
-        kept.__exit__(None, None, None)
-        kept = None
-    if kept is None:
-        kept, _kept.many = Parallel(n_jobs=-1), many
-        _kept.parallel = kept.__enter__()
-    return _kept.parallel
+    count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)
+    if parallel is not None and _cache.count != count:
+        parallel.__exit__(None, None, None)
+        parallel = None
+    if parallel is None:
+        parallel, _cache.count = Parallel(n_jobs=-1), count
+        _cache.parallel = parallel.__enter__()
+    return _cache.parallel

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pools.plugins.base import Plugin
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 log = logging.getLogger(__name__)
 
@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 def keras(
     *,
     backend: Literal["jax", "torch", "tensorflow"] = "jax",
-    data_parallel: Annotated[bool, Says("Spread each batch over all devices, of all workers")] = True,
+    data_parallel: Annotated[bool, Parameter("Spread each batch over all devices of all workers")] = True,
 ) -> Plugin:
     """Keras 3 with KERAS_BACKEND, and DataParallel set as the distribution of each worker process.
 
-    List jax (or torch) before it: the distribution is over the devices that the backend sees. Keras
-    distributes on JAX only; with other backends nothing is set, and the log says so.
+    List jax or torch before it, because the distribution covers the devices that the backend sees. Keras
+    distributes on JAX only; with other backends no distribution is set, which the log states.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:

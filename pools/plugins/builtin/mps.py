@@ -5,10 +5,10 @@ from typing import Annotated
 from pools.plugins.base import Operation, Plugin
 from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - where NVIDIA's own tools look
-# A daemon that answers is left as it is, so that running this again disturbs nobody.
+# A running daemon is left alone, so that a repetition does not disturb running processes.
 START = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
   echo "nvidia-cuda-mps-control is not on this machine: it comes with NVIDIA's driver" >&2
   exit 1
@@ -20,17 +20,17 @@ echo get_server_list | nvidia-cuda-mps-control >/dev/null 2>&1 || nvidia-cuda-mp
 def mps(
     *,
     thread_percentage: Annotated[
-        int, Says("Of a GPU's threads for each process; 100: all", minimum=1, maximum=100)
+        int, Parameter("Share of a GPU's threads per process, in percent", minimum=1, maximum=100)
     ] = 100,
     memory_limit: Annotated[
         str,
-        Says(
-            "Of a GPU's memory for each process, by device", r"|[0-9]+=[0-9]+[MG](,[0-9]+=[0-9]+[MG])*",
+        Parameter(
+            "GPU memory limit per process, by device", r"|[0-9]+=[0-9]+[MG](,[0-9]+=[0-9]+[MG])*",
             "as 0=8G or 0=8G,1=8G, or empty",
         ),
     ] = "",
 ) -> Plugin:  # fmt: skip
-    """The MPS daemon on each node, and what processes need to use it. Only where there are NVIDIA GPUs."""
+    """The MPS daemon on each node, with the variables that processes need; requires NVIDIA GPUs."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         if not cluster.cuda:

@@ -9,7 +9,7 @@ from pools.plugins.facts import InstanceInfo
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set for the length of a block, then as before."""
+    """Set environment variables for the duration of a block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -22,8 +22,8 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def place_of(info: InstanceInfo) -> dict[str, str]:
-    """Where it stands, and where all of them meet."""
+def rank_variables(info: InstanceInfo) -> dict[str, str]:
+    """Return the variables for a process's rank and the rendezvous of all processes."""
     return {
         "MASTER_ADDR": info.head_address,
         "MASTER_PORT": str(info.head_port),

@@ -5,21 +5,30 @@ from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from pools.plugins.base import Plugin
-from pools.plugins.builtin.processes import place_of, variables
+from pools.plugins.builtin.processes import rank_variables, variables
 from pools.plugins.facts import Cluster, InstanceInfo
 from pools.plugins.image import Image
-from pools.plugins.parameters import Says
+from pools.plugins.parameters import Parameter
 
 WHEELS = "https://download.pytorch.org/whl"
 INDEX = r"|default|(https?|file)://[^\s@]+"
 PACKAGES = ("torch", "torchvision", "torchaudio")
-# Each has its own index of wheels; newer ones are added there with each release.
+# Each CUDA release has its own package index; PyTorch adds one with each release.
 Cuda = Annotated[
     str,
-    Says("Release of CUDA, for the index of wheels", r"1[1-9]\.[0-9]", "a release in quotes, as '13.2'"),
+    Parameter(
+        "CUDA release, which selects the package index",
+        r"1[1-9]\.[0-9]",
+        "a release in quotes, such as '13.2'",
+    ),
 ]
 Version = Annotated[
-    str, Says("Such as 2.9.1; empty: the newest", r"|[0-9][0-9A-Za-z.+*]*", "a version as 2.9.1, or empty")
+    str,
+    Parameter(
+        "Version, for example 2.9.1; empty for the latest",
+        r"|[0-9][0-9A-Za-z.+*]*",
+        "a version such as 2.9.1, or empty",
+    ),
 ]
 
 
@@ -29,13 +38,15 @@ def torch(
     version: Version = "",
     cuda: Cuda = "13.2",
     index: Annotated[
-        str, Says("Where its wheels are", INDEX, "an address, 'default' for pip's usual index, or empty")
+        str, Parameter("Package index of torch", INDEX, "a URL, 'default' for pip's default index, or empty")
     ] = "",
-    extras: Annotated[tuple[Literal["torchvision", "torchaudio"], ...], Says("Packages beside torch")] = (),
+    extras: Annotated[
+        tuple[Literal["torchvision", "torchaudio"], ...], Parameter("Additional packages")
+    ] = (),
 ) -> Plugin:
-    """PyTorch for the pool's GPUs (or none), with torch.distributed set up in each worker process.
+    """PyTorch for the pool's GPUs or for the CPU, with torch.distributed set up in each worker process.
 
-    `backend` left empty is nccl for processes with a GPU and gloo for others.
+    An empty `backend` is nccl for processes with a GPU and gloo for others.
     """
 
     def transform(image: Image, cluster: Cluster) -> Image:
@@ -51,7 +62,7 @@ def torch(
         from torch import distributed
 
         chosen = backend or ("nccl" if info.gpus and gpus.is_available() else "gloo")
-        with variables(place_of(info)):
+        with variables(rank_variables(info)):
             ours = not distributed.is_initialized()
             if ours:
                 if chosen == "nccl":

@@ -1,6 +1,7 @@
 """EC2 and SSM clients with ambient credentials only.
 
-boto3 finds them: environment, profile, web identity, the role of the machine. None is ever stored.
+boto3 resolves the credentials from the environment, a profile, a web identity or the instance role. None is
+stored.
 """
 
 from functools import cached_property
@@ -10,8 +11,11 @@ CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
 
 
 class Clients:
-    """Made on first use. What makes instances is tried once: who asks again does so under the same token,
-    and knows that he does. What only reads or ends is repeated by the SDK."""
+    """Clients of one region, created on first use.
+
+    The SDK does not retry launches: the reconciler repeats them itself under the same client token. It
+    retries calls that only read or terminate.
+    """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:
         self.region, self.endpoint_url = region, endpoint_url

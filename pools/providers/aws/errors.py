@@ -35,29 +35,29 @@ CODES: dict[Kind, frozenset[str]] = {
         "ParameterNotFound", "UnknownParameter", "ValidationError", "ValidationException",
     }),
 }  # fmt: skip
-OF_THE_REQUEST = ("Invalid", "Malformed", "Missing")
-# What to say of several refusals at once: what a person has to mend first.
-LEADING = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
+REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
+# Of several errors at once the first of these kinds is reported: the one that an admin has to fix first.
+PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 
 def kind_of(code: str) -> Kind:
     for kind, codes in CODES.items():
         if code in codes:
             return kind
-    return Kind.SETTINGS if code.startswith(OF_THE_REQUEST) else Kind.BROKEN
+    return Kind.SETTINGS if code.startswith(REQUEST_ERROR_PREFIXES) else Kind.BROKEN
 
 
 @contextmanager
-def told_apart() -> Iterator[None]:
-    """Everything that the SDK raises inside becomes a ProviderError."""
+def provider_errors() -> Iterator[None]:
+    """Turn every error that the SDK raises inside the block into a ProviderError."""
     from botocore import exceptions as sdk
 
     try:
         yield
     except sdk.ClientError as error:
-        told = error.response.get("Error", {})
-        code = str(told.get("Code", ""))
-        raise ProviderError(kind_of(code), f"{code}: {told.get('Message', '')}") from error
+        details = error.response.get("Error", {})
+        code = str(details.get("Code", ""))
+        raise ProviderError(kind_of(code), f"{code}: {details.get('Message', '')}") from error
     except (
         sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.CredentialRetrievalError,
         sdk.TokenRetrievalError, sdk.UnauthorizedSSOTokenError, sdk.ProfileNotFound, sdk.NoAuthTokenError,
@@ -71,9 +71,9 @@ def told_apart() -> Iterator[None]:
         raise ProviderError(Kind.BROKEN, str(error)) from error
 
 
-def first_of(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Of (code, message) pairs, the kind that leads and every different one in words."""
-    told = sorted(set(codes))
-    kinds = {kind_of(code) for code, _ in told}
-    kind = next((kind for kind in LEADING if kind in kinds), Kind.CAPACITY)
-    return kind, "; ".join(f"{code}: {message}" for code, message in told)
+def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
+    """Return the most important kind of these (code, message) pairs and a text of all of them."""
+    distinct = sorted(set(codes))
+    kinds = {kind_of(code) for code, _ in distinct}
+    kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)
+    return kind, "; ".join(f"{code}: {message}" for code, message in distinct)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import first_of
+from pools.providers.aws.errors import summarize
 from pools.providers.aws.settings import AwsSettings, Purchase
 from pools.providers.aws.tags import tag_list
 from pools.providers.base import ProviderError, ProviderErrorKind
@@ -17,16 +17,16 @@ USER_DATA_MAX = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
-    """`refused` are (code, message) pairs: why fewer came than were asked for."""
+class LaunchResult:
+    """`refused` holds (code, message) pairs that explain why fewer instances came than were requested."""
 
     instance_ids: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """`token` names the order; each request of it has a token of its own made from that."""
+class LaunchRequest:
+    """`token` identifies the order; each request derives its own client token from it."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -34,8 +34,8 @@ class Launch:
     tags: Mapping[str, str]
 
 
-def launch(clients: Clients, settings: AwsSettings, order: Launch, count: int) -> Launched:
-    """Spot or on demand; or spot, and on demand whatever spot has not."""
+def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int) -> LaunchResult:
+    """Launch spot or on-demand instances, or spot instances and the missing ones on demand."""
     if settings.purchase == "on_demand":
         return _request(clients, settings, order, count, "on-demand")
     got = _request(clients, settings, order, count, "spot")
@@ -47,34 +47,39 @@ def launch(clients: Clients, settings: AwsSettings, order: Launch, count: int) -
     except ProviderError as error:
         if not got.instance_ids:
             raise
-        rest = Launched(refused=((str(error.kind), error.message),))
-    return Launched(got.instance_ids + rest.instance_ids, got.refused + rest.refused)
+        rest = LaunchResult(refused=((str(error.kind), error.message),))
+    return LaunchResult(got.instance_ids + rest.instance_ids, got.refused + rest.refused)
 
 
-def none_came(launched: Launched) -> ProviderError:
-    """EC2 has answered, so nothing is uncertain: under the same token it would say the same for ever."""
-    kind, message = first_of(launched.refused)
+def no_instances_error(launched: LaunchResult) -> ProviderError:
+    """Return the error for a launch without instances.
+
+    It is never of an uncertain kind: EC2 repeats its response for as long as the token is the same.
+    """
+    kind, message = summarize(launched.refused)
     if kind is ProviderErrorKind.BROKEN:
         kind = ProviderErrorKind.CAPACITY
     return ProviderError(kind, message or "EC2 launched no instance and gave no reason")
 
 
-def why(launched: Launched) -> str:
+def shortfall_reason(launched: LaunchResult) -> str:
     return "; ".join(f"{code}: {message}" for code, message in sorted(set(launched.refused)))
 
 
 def _request(
-    clients: Clients, settings: AwsSettings, order: Launch, count: int, purchase: Purchase
-) -> Launched:
+    clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int, purchase: Purchase
+) -> LaunchResult:
     request = fleet_request(settings, order, count, purchase)
     answer = clients.launching.create_fleet(ClientToken=_client_token(order, request), **request)
-    return Launched(
-        tuple(instance_id for told in answer.get("Instances", ()) for instance_id in told["InstanceIds"]),
-        tuple((told["ErrorCode"], told.get("ErrorMessage", "")) for told in answer.get("Errors", ())),
+    return LaunchResult(
+        tuple(instance_id for entry in answer.get("Instances", ()) for instance_id in entry["InstanceIds"]),
+        tuple((entry["ErrorCode"], entry.get("ErrorMessage", "")) for entry in answer.get("Errors", ())),
     )
 
 
-def fleet_request(settings: AwsSettings, order: Launch, count: int, purchase: Purchase) -> dict[str, Any]:
+def fleet_request(
+    settings: AwsSettings, order: LaunchRequest, count: int, purchase: Purchase
+) -> dict[str, Any]:
     template: dict[str, Any] = {"LaunchTemplateId": order.templates[purchase], "Version": "$Latest"}
     if order.user_data:
         template["LaunchTemplateSpecificationUserData"] = _encoded(order.user_data)
@@ -102,7 +107,7 @@ def fleet_request(settings: AwsSettings, order: Launch, count: int, purchase: Pu
 
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Every type in every subnet; the order in which types are named is the order of preference."""
+    """Return every type in every subnet; types are in order of preference."""
     chosen: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
@@ -115,9 +120,12 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
     return chosen
 
 
-def _client_token(order: Launch, request: Mapping[str, Any]) -> str:
-    """The same order with the same content has the same token. With other content it needs another one: EC2
-    refuses a token that comes back with other parameters, and the order would be stuck for ever."""
+def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
+    """Derive the token from the order and the content of the request.
+
+    EC2 rejects a token that is reused with other parameters, so an order whose content changed would never be
+    met under its old token.
+    """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"
 
@@ -125,6 +133,6 @@ def _client_token(order: Launch, request: Mapping[str, Any]) -> str:
 def _encoded(user_data: str) -> str:
     raw = user_data.encode()
     if len(raw) > USER_DATA_MAX:
-        message = f"the user data takes {len(raw)} bytes, EC2 allows {USER_DATA_MAX}"
+        message = f"the user data has {len(raw)} bytes; EC2 allows {USER_DATA_MAX}"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return base64.b64encode(raw).decode()

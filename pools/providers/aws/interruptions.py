@@ -1,8 +1,8 @@
 """Detect upcoming spot interruptions from request status.
 
-Without an event bus the status of the spot request is the only word of it: two minutes before the end it
-becomes `marked-for-termination`. We look with every listing, so up to one tick of the two minutes is gone
-by then. A rebalance recommendation, which comes earlier, is told to the machine itself alone.
+Without an event bus the status of the spot request is the only sign: it becomes `marked-for-termination` two
+minutes before the end. Every listing reads it, so up to one tick of the two minutes may have passed. The
+rebalance recommendation, which comes earlier, is visible only on the instance itself.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,17 +19,17 @@ MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
 def interruptions(
     clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]
 ) -> dict[str, Interruption]:
-    """By instance id."""
+    """Return the upcoming interruptions by instance id."""
     if not spot_ids:
         return {}
     wanted = [*filters(tags), {"Name": "state", "Values": ["active"]}]
     pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=wanted)
-    found: dict[str, Interruption] = {}
+    upcoming: dict[str, Interruption] = {}
     for page in pages:
         for request in page["SpotInstanceRequests"]:
             status, instance_id = request.get("Status", {}), request.get("InstanceId")
             if instance_id in spot_ids and status.get("Code") in MARKED:
                 since = status.get("UpdateTime")
                 interruption_at = since + WARNING if since is not None else None
-                found[instance_id] = Interruption("EC2 interrupts this spot instance", interruption_at)
-    return found
+                upcoming[instance_id] = Interruption("EC2 interrupts this spot instance", interruption_at)
+    return upcoming

@@ -17,38 +17,41 @@ class MachineType:
 
 
 class MachineTypes:
-    """They do not change: each is asked for once."""
+    """Instance types, each read once because they do not change."""
 
     def __init__(self, clients: Clients) -> None:
-        self._clients, self._known = clients, dict[str, MachineType]()
+        self._clients, self._cache = clients, dict[str, MachineType]()
 
-    def known(self, names: Sequence[str]) -> tuple[MachineType, ...]:
-        missing = sorted({name for name in names if name not in self._known})
+    def get(self, names: Sequence[str]) -> tuple[MachineType, ...]:
+        missing = sorted({name for name in names if name not in self._cache})
         if missing:
             pages = self._clients.ec2.get_paginator("describe_instance_types")
             for page in pages.paginate(InstanceTypes=missing):
-                for told in page["InstanceTypes"]:
-                    self._known[told["InstanceType"]] = _machine_type(told)
-        return tuple(self._known[name] for name in names if name in self._known)
+                for description in page["InstanceTypes"]:
+                    self._cache[description["InstanceType"]] = _machine_type(description)
+        return tuple(self._cache[name] for name in names if name in self._cache)
 
     def require(self, names: Sequence[str], shape: Shape) -> None:
-        """A node that promises more than its machine has would break what is placed there; GPUs that no
-        node counts would be paid for and never used."""
-        for found in self.known(names):
-            if found.gpus != shape.gpus:
-                raise _unfit(found, "GPUs", found.gpus, shape.gpus)
-            if found.cpu_milli < shape.cpu_milli:
-                raise _unfit(found, "CPU cores", found.cpu_milli / 1000, shape.cpu_milli / 1000)
-            if found.memory_mib < shape.memory_mib:
-                raise _unfit(found, "MiB of memory", found.memory_mib, shape.memory_mib)
+        """Raise ProviderError for a type that does not fit the node shape.
+
+        Pods would fail on a node that promises more than its machine has, and GPUs that no node counts would
+        be paid for and never used.
+        """
+        for machine_type in self.get(names):
+            if machine_type.gpus != shape.gpus:
+                raise _unfit(machine_type, "GPUs", machine_type.gpus, shape.gpus)
+            if machine_type.cpu_milli < shape.cpu_milli:
+                raise _unfit(machine_type, "CPU cores", machine_type.cpu_milli / 1000, shape.cpu_milli / 1000)
+            if machine_type.memory_mib < shape.memory_mib:
+                raise _unfit(machine_type, "MiB of memory", machine_type.memory_mib, shape.memory_mib)
 
 
-def _machine_type(told: dict[str, Any]) -> MachineType:
-    gpus = sum(int(gpu.get("Count", 0)) for gpu in told.get("GpuInfo", {}).get("Gpus", ()))
-    cpus, memory = told["VCpuInfo"]["DefaultVCpus"], told["MemoryInfo"]["SizeInMiB"]
-    return MachineType(told["InstanceType"], int(cpus) * 1000, int(memory), gpus)
+def _machine_type(description: dict[str, Any]) -> MachineType:
+    gpus = sum(int(gpu.get("Count", 0)) for gpu in description.get("GpuInfo", {}).get("Gpus", ()))
+    cpus, memory = description["VCpuInfo"]["DefaultVCpus"], description["MemoryInfo"]["SizeInMiB"]
+    return MachineType(description["InstanceType"], int(cpus) * 1000, int(memory), gpus)
 
 
-def _unfit(found: MachineType, what: str, has: float, asked: float) -> ProviderError:
-    message = f"{found.name} has {has:g} {what}, but a node of the pool needs {asked:g}"
+def _unfit(machine_type: MachineType, what: str, has: float, requested: float) -> ProviderError:
+    message = f"{machine_type.name} has {has:g} {what}, but a node of the pool needs {requested:g}"
     return ProviderError(ProviderErrorKind.SETTINGS, message)

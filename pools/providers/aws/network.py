@@ -10,28 +10,31 @@ ANY_PROTOCOL = "-1"
 
 
 def security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Made on the first launch. Done again after a stop at any point it ends with the same one group."""
+    """Return the id of the pool's group, created on the first launch.
+
+    Idempotent: a repetition after a crash at any point ends with the same group.
+    """
     vpc = _vpc(clients, subnets)
-    found = _find(clients, installation, pool, vpc) or _make(clients, installation, pool, vpc)
-    if not _reaches_itself(found):
-        _let_it_reach_itself(clients, found["GroupId"])
-    return str(found["GroupId"])
+    group = _find(clients, installation, pool, vpc) or _make(clients, installation, pool, vpc)
+    if not _allows_internal_traffic(group):
+        _allow_internal_traffic(clients, group["GroupId"])
+    return str(group["GroupId"])
 
 
 def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
     pages = clients.ec2.get_paginator("describe_subnets").paginate(SubnetIds=list(subnets))
-    found = {subnet["VpcId"] for page in pages for subnet in page["Subnets"]}
-    if len(found) != 1:
-        message = f"the subnets are in {len(found)} VPCs: {', '.join(sorted(found))}"
+    vpcs = {subnet["VpcId"] for page in pages for subnet in page["Subnets"]}
+    if len(vpcs) != 1:
+        message = f"the subnets are in {len(vpcs)} VPCs: {', '.join(sorted(vpcs))}"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
-    return str(found.pop())
+    return str(vpcs.pop())
 
 
 def _find(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
     ours = [*filters(of_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
     pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=ours)
-    found = [group for page in pages for group in page["SecurityGroups"]]
-    return min(found, key=lambda group: group["GroupId"], default=None)
+    groups = [group for page in pages for group in page["SecurityGroups"]]
+    return min(groups, key=lambda group: group["GroupId"], default=None)
 
 
 def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str,
     return {"GroupId": made["GroupId"], "IpPermissions": []}
 
 
-def _reaches_itself(group: dict[str, Any]) -> bool:
+def _allows_internal_traffic(group: dict[str, Any]) -> bool:
     return any(
         pair.get("GroupId") == group["GroupId"]
         for rule in group["IpPermissions"]
@@ -53,7 +56,7 @@ def _reaches_itself(group: dict[str, Any]) -> bool:
     )
 
 
-def _let_it_reach_itself(clients: Clients, group_id: str) -> None:
+def _allow_internal_traffic(clients: Clients, group_id: str) -> None:
     clients.ec2.authorize_security_group_ingress(
         GroupId=group_id,
         IpPermissions=[{"IpProtocol": ANY_PROTOCOL, "UserIdGroupPairs": [{"GroupId": group_id}]}],

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from pools.providers.aws import fleet, instances, interruptions, network, tags, template
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import told_apart
+from pools.providers.aws.errors import provider_errors
 from pools.providers.aws.machine_types import MachineTypes
 from pools.providers.aws.settings import AwsSettings
 from pools.providers.base import (
@@ -20,9 +20,11 @@ ENDED_AT_ONCE = 500
 
 
 class AwsProvider:
-    """`installation` keeps those apart who share an account: each sees and ends only its own machines.
+    """Source of EC2 instances.
 
-    `user_data` says what a machine of this order runs when it first boots: the same for the same order.
+    `installation` separates installations that share an account: each sees and ends only its own instances.
+    `user_data` returns the script that an order's instances run on first boot; it is the same for the same
+    order.
     """
 
     machines_join = True
@@ -36,44 +38,56 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """What carries the order's tag is the answer to it. Where nothing does, EC2 is asked under the
-        order's client token, and answers as it did if it was asked before: tags may show a little late."""
-        with told_apart():
-            made, message = self._described(self._tags(order), gone_too=True), ""
+        """Return the instances that carry the order's tag, or launch them.
+
+        Tags may appear late, so a launch uses the order's client token: EC2 answers a repeated request with
+        its first response.
+        """
+        with provider_errors():
+            made, message = self._descriptions(self._tags(order), gone_too=True), ""
             ids = sorted(made)
             if not ids:
                 launched = self._launch(order)
-                ids, message = sorted(launched.instance_ids), fleet.why(launched)
+                ids, message = sorted(launched.instance_ids), fleet.shortfall_reason(launched)
                 if not ids:
-                    raise fleet.none_came(launched)
-                made = self._described(self._tags(order), gone_too=True)
+                    raise fleet.no_instances_error(launched)
+                made = self._descriptions(self._tags(order), gone_too=True)
             numbered = instances.ordinals(order, ids, made)
-        with suppress(ProviderError), told_apart():  # rows know the number, the tag is for people
-            instances.write_down(self.clients, order.pool, numbered, made)
-        return ProvisionResult(self._answer(order, numbered, made), message)
+        with (
+            suppress(ProviderError),
+            provider_errors(),
+        ):  # the rows hold the ordinal; the tag only helps readers
+            instances.tag_ordinals(self.clients, order.pool, numbered, made)
+        return ProvisionResult(self._instances(order, numbered, made), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        with told_apart():
+        with provider_errors():
             ours = tags.of_pool(self.installation, pool)
-            found = self._described(ours).values()
-            spot = {told["InstanceId"] for told in found if instances.is_spot(told)}
+            descriptions = self._descriptions(ours).values()
+            spot = {
+                description["InstanceId"] for description in descriptions if instances.is_spot(description)
+            }
             leaving = interruptions.interruptions(self.clients, ours, spot)
-            gpus = self._gpus(found)
+            gpus = self._gpus(descriptions)
         listed = [
-            instances.instance(told, gpus[told["InstanceType"]], interruption=leaving.get(told["InstanceId"]))
-            for told in found
+            instances.instance(
+                description,
+                gpus[description["InstanceType"]],
+                interruption=leaving.get(description["InstanceId"]),
+            )
+            for description in descriptions
         ]
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Only what carries our tags, and is not gone: any other id is left alone."""
-        with told_apart():
-            living = self._described(tags.of_pool(self.installation, pool))
+        """Terminate instances that carry our tags and are not gone; ignore any other id."""
+        with provider_errors():
+            living = self._descriptions(tags.of_pool(self.installation, pool))
             ending = sorted(living.keys() & set(instance_ids))
             for start in range(0, len(ending), ENDED_AT_ONCE):
                 self.clients.ec2.terminate_instances(InstanceIds=ending[start : start + ENDED_AT_ONCE])
 
-    def _launch(self, order: ProvisionOrder) -> fleet.Launched:
+    def _launch(self, order: ProvisionOrder) -> fleet.LaunchResult:
         settings, user_data = self.settings, self._user_data(order)
         self._types.require(settings.instance_types, order.shape)
         groups = settings.security_groups or (
@@ -83,32 +97,34 @@ class AwsProvider:
             self.clients, settings, self.installation, order.pool,
             image=template.image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
-        asked = fleet.Launch(order.client_token, templates, user_data, self._tags(order))
-        return fleet.launch(self.clients, settings, asked, order.count)
+        request = fleet.LaunchRequest(order.client_token, templates, user_data, self._tags(order))
+        return fleet.launch(self.clients, settings, request, order.count)
 
     def _tags(self, order: ProvisionOrder) -> dict[str, str]:
         ours = tags.of_pool(self.installation, order.pool)
         return {**order.tags, **ours, tags.ORDER: order.client_token}
 
-    def _described(self, wanted: Mapping[str, str], *, gone_too: bool = False) -> dict[str, instances.Told]:
-        found = instances.described(self.clients, wanted, gone_too=gone_too)
-        return {told["InstanceId"]: told for told in found}
+    def _descriptions(
+        self, wanted: Mapping[str, str], *, gone_too: bool = False
+    ) -> dict[str, instances.Description]:
+        descriptions = instances.describe_instances(self.clients, wanted, gone_too=gone_too)
+        return {description["InstanceId"]: description for description in descriptions}
 
-    def _gpus(self, found: Iterable[instances.Told]) -> dict[str, int]:
-        names = sorted({told["InstanceType"] for told in found})
-        return {known.name: known.gpus for known in self._types.known(names)}
+    def _gpus(self, descriptions: Iterable[instances.Description]) -> dict[str, int]:
+        names = sorted({description["InstanceType"] for description in descriptions})
+        return {machine_type.name: machine_type.gpus for machine_type in self._types.get(names)}
 
-    def _answer(
-        self, order: ProvisionOrder, numbered: Mapping[str, int], made: Mapping[str, instances.Told]
+    def _instances(
+        self, order: ProvisionOrder, numbered: Mapping[str, int], made: Mapping[str, instances.Description]
     ) -> tuple[Instance, ...]:
-        """A machine that no listing shows yet is on its way."""
+        """Return the order's instances; one that no listing shows yet is booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         answered = []
-        for instance_id, ordinal in instances.in_order(numbered):
-            told = made.get(instance_id)
+        for instance_id, ordinal in instances.by_ordinal(numbered):
+            description = made.get(instance_id)
             answered.append(
                 Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "", devices)
-                if told is None
-                else instances.instance(told, order.shape.gpus, ordinal=ordinal)
+                if description is None
+                else instances.instance(description, order.shape.gpus, ordinal=ordinal)
             )
         return tuple(answered)

@@ -9,7 +9,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.findings import problems_of
 
-OVERRIDES_MAX = 50  # what one launch may choose from: instance types times subnets
+OVERRIDES_MAX = 50  # of one launch: instance types times subnets
 
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]
@@ -22,7 +22,7 @@ Profile = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]+$", max
 
 
 class AwsSettings(BaseModel):
-    """`image` or `image_parameter`, an SSM parameter that holds the image's id, read at each launch."""
+    """EC2 settings with either `image` or `image_parameter`, an SSM parameter read at each launch."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -44,7 +44,7 @@ class AwsSettings(BaseModel):
 
     @property
     def purchases(self) -> tuple[Purchase, ...]:
-        """In the order in which they are tried."""
+        """Purchase options in the order in which they are tried."""
         if self.purchase == "on_demand":
             return ("on-demand",)
         return ("spot",) if self.purchase == "spot" else ("spot", "on-demand")
@@ -65,19 +65,25 @@ class AwsSettings(BaseModel):
         return self
 
 
-def aws_settings(given: Any) -> AwsSettings:
-    """Raises Invalid, each problem with the place in `provider_settings`."""
+def aws_settings(value: Any) -> AwsSettings:
+    """Validate the settings.
+
+    Raises Invalid with the path of each problem within `provider_settings`.
+    """
     try:
-        return AwsSettings.model_validate(given)
+        return AwsSettings.model_validate(value)
     except ValidationError as error:
-        found = problems_of(error, AwsSettings)
-    raise Invalid(Problem(_within(p.path), p.message, _given(p), p.allowed) for p in found)
+        problems = problems_of(error, AwsSettings)
+    raise Invalid(
+        Problem(_within(problem.path), problem.message, _received(problem), problem.allowed)
+        for problem in problems
+    )
 
 
 def _within(path: str) -> str:
     return f"provider_settings.{path}" if path else "provider_settings"
 
 
-def _given(problem: Problem) -> str:
-    """Not the whole of it, where the whole is wrong."""
+def _received(problem: Problem) -> str:
+    """Leave out the value of a problem that concerns the settings as a whole."""
     return problem.received if problem.path else ""

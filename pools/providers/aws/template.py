@@ -1,8 +1,8 @@
 """Find or create a pool's launch templates, named by content.
 
-A template's name tells what is in it, so that the same settings find the same template, and other settings
-make another one. Those that no settings lead to any more are removed. Spot has one of its own: EC2 launches
-nothing on demand by a template that would tag spot requests.
+A template's name contains a digest of its content: equal settings share a template, changed settings create
+another one. Templates that the current settings do not use are deleted. Spot has its own template: EC2
+launches no on-demand instances from a template that tags spot requests.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from pools.providers.aws.tags import filters, of_pool, tag_list
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
-    "HttpTokens": "required",  # version 2 only: no forged request gets the role's keys
-    "HttpPutResponseHopLimit": 1,  # nor does what runs in a container
+    "HttpTokens": "required",  # IMDSv2 only: a forged request cannot read the role's credentials
+    "HttpPutResponseHopLimit": 1,  # nor can a container
     "HttpEndpoint": "enabled",
     "InstanceMetadataTags": "enabled",
 }
@@ -27,16 +27,16 @@ def launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
-    """Their ids, by how machines are bought."""
-    found, names = _ours(clients, installation, pool), dict[Purchase, str]()
+    """Create missing templates, delete outdated ones and return the ids by purchase option."""
+    ids, names = _existing(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)
         names[purchase] = name = _name(installation, pool, data)
-        if name not in found:
-            found[name] = _make(clients, installation, pool, name, data)
-    for other in found.keys() - set(names.values()):
-        clients.ec2.delete_launch_template(LaunchTemplateId=found[other])
-    return {purchase: found[name] for purchase, name in names.items()}
+        if name not in ids:
+            ids[name] = _make(clients, installation, pool, name, data)
+    for other in ids.keys() - set(names.values()):
+        clients.ec2.delete_launch_template(LaunchTemplateId=ids[other])
+    return {purchase: ids[name] for purchase, name in names.items()}
 
 
 def _name(installation: str, pool: str, data: dict[str, Any]) -> str:
@@ -75,23 +75,23 @@ def template_data(
     return data
 
 
-def _ours(clients: Clients, installation: str, pool: str) -> dict[str, str]:
-    """Ids by name."""
+def _existing(clients: Clients, installation: str, pool: str) -> dict[str, str]:
+    """Return the ids of the pool's templates by name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
         Filters=filters(of_pool(installation, pool))
     )
     return {
-        told["LaunchTemplateName"]: told["LaunchTemplateId"]
+        description["LaunchTemplateName"]: description["LaunchTemplateId"]
         for page in pages
-        for told in page["LaunchTemplates"]
+        for description in page["LaunchTemplates"]
     }
 
 
 def image_id(clients: Clients, settings: AwsSettings) -> str:
     if settings.image is not None:
         return settings.image
-    found = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]
-    if not str(found).startswith("ami-"):
+    value = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]
+    if not str(value).startswith("ami-"):
         message = f"the parameter {settings.image_parameter} does not contain an image id"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
-    return str(found)
+    return str(value)

@@ -14,9 +14,9 @@ _LABEL_LENGTH = 60
 
 @dataclass(frozen=True)
 class NodeAt:
-    """A node of a pool that runs Ray. `secret` is its cluster's: Ray and the agents ask for it.
+    """A node of a pool that runs Ray; node 0 is the head.
 
-    `address` is empty until it is known. Node 0 is the head.
+    `secret` is that of its cluster: Ray and the agents require it. `address` is empty until it is known.
     """
 
     instance_id: str
@@ -32,10 +32,10 @@ class NodeAt:
 
 
 def label_of(instance_id: str) -> str:
-    """What Ray knows the node by; a label's value may not hold everything that an id may."""
+    """Return the node's label in Ray, which allows fewer characters than an id."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 
 def device_resource(index: int) -> str:
-    """Of each device of a node Ray has one; so it lets nobody have more of a device than there is."""
+    """Return the name of the Ray resource of one device, which keeps Ray from overcommitting the device."""
     return f"berth-device-{index}"

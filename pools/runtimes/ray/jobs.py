@@ -9,7 +9,7 @@ import httpx
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.ray.cluster import NODE_LABEL
 
-MOST_NODES = 10_000  # Ray allows no more, and lists 100 unless asked for more
+NODES_MAX = 10_000  # the maximum that Ray allows; its default is 100
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _EXISTS = "already exists"
 
@@ -32,40 +32,40 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Once: an id that Ray has is left alone, as after an answer that was lost."""
+        """Submit the job; an id that Ray already has is no error, so a lost response can be retried."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
         }  # fmt: skip
-        answer = self._ask("POST", "", json=body)
-        if answer.status_code != httpx.codes.OK and _EXISTS not in answer.text:
-            raise RuntimeFailure(f"Ray rejected job {name}: {_said(answer)}")
+        response = self._jobs_request("POST", "", json=body)
+        if response.status_code != httpx.codes.OK and _EXISTS not in response.text:
+            raise RuntimeFailure(f"Ray rejected job {name}: {_last_line(response)}")
 
     def job(self, name: str) -> Job | None:
-        answer = self._ask("GET", quote(name, safe=""))
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        response = self._jobs_request("GET", quote(name, safe=""))
+        if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        told: dict[str, Any] = _json(answer)
-        return Job(str(told["status"]), str(told.get("message") or ""))
+        details: dict[str, Any] = _json(response)
+        return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Ray's state of the node with this label, such as ALIVE; empty where no such node has registered.
+        """Return Ray's state of the node with this label, such as ALIVE; empty if it has not registered.
 
         A node that came back is listed twice, as DEAD and as ALIVE.
         """
-        answer = self._request("GET", "/api/v0/nodes", params={"limit": MOST_NODES})
-        nodes = _json(answer)["data"]["result"]["result"]
+        response = self._request("GET", "/api/v0/nodes", params={"limit": NODES_MAX})
+        nodes = _json(response)["data"]["result"]["result"]
         states = [str(node["state"]) for node in nodes if (node["labels"] or {}).get(NODE_LABEL) == label]
         return "ALIVE" if "ALIVE" in states else "".join(states[-1:])
 
     def stop(self, name: str) -> None:
-        self._ask("POST", f"{quote(name, safe='')}/stop")
+        self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Ray refuses while it has not seen the end; then it just knows the id for longer."""
-        self._ask("DELETE", quote(name, safe=""))
+        """Delete the job. Ray rejects this until it has seen the end; the id then stays listed."""
+        self._jobs_request("DELETE", quote(name, safe=""))
 
-    def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
+    def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:
         return self._request(method, f"/api/jobs/{path}", **body)
 
     def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
@@ -75,12 +75,12 @@ class Jobs:
             raise RuntimeFailure(f"the head at {self._base} does not answer: {error!r}") from error
 
 
-def _json(answer: httpx.Response) -> Any:
-    if answer.status_code != httpx.codes.OK:
-        raise RuntimeFailure(f"Ray answered {answer.status_code}: {_said(answer)}")
-    return answer.json()
+def _json(response: httpx.Response) -> Any:
+    if response.status_code != httpx.codes.OK:
+        raise RuntimeFailure(f"Ray answered {response.status_code}: {_last_line(response)}")
+    return response.json()
 
 
-def _said(answer: httpx.Response) -> str:
-    lines = answer.text.strip().splitlines()
-    return lines[-1][:300] if lines else f"{answer.status_code}"
+def _last_line(response: httpx.Response) -> str:
+    lines = response.text.strip().splitlines()
+    return lines[-1][:300] if lines else f"{response.status_code}"

@@ -1,6 +1,7 @@
 """Berth's record of pods per Ray node, one file each.
 
-A file per pod, written whole or not at all: any process may look, and a new one goes on where one was killed.
+There is one file per pod, written atomically: any process may read it, and a new process resumes after a
+crash.
 """
 
 import json
@@ -20,8 +21,11 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`instance_id` is empty for a pod that was stopped before anybody heard of it. `received`: its node
-    may have it; without that, no job was ever submitted for the pod, and it cannot run."""
+    """Record of one pod.
+
+    `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if its node may
+    have the pod; otherwise no job was submitted for it and it cannot run.
+    """
 
     instance_id: str
     workspace: str
@@ -37,23 +41,23 @@ class Ledger:
         self._lock = threading.Lock()
 
     def find(self, pod_id: str) -> Entry | None:
-        told = read_record(str(self._pods / checked_name(pod_id)))
-        if told is None:
+        record = read_record(str(self._pods / checked_name(pod_id)))
+        if record is None:
             return None
-        ended = report_in(json.loads(told["ended"])) if "ended" in told else None
-        return Entry(told["instance"], told["workspace"], ended, told.get("received") != "no")
+        ended = report_in(json.loads(record["ended"])) if "ended" in record else None
+        return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
 
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not _is_draft(entry.name)))
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Before its node hears of it: whatever happens then, we know where to ask."""
+        """Record the pod's node before the order is sent, so that the pod is found again after a crash."""
         with self._lock:
             if self.find(pod_id) is None:
                 self._write(pod_id, _placed(Entry(instance_id, checked_name(workspace), received=received)))
 
     def receive(self, pod_id: str) -> bool:
-        """Note that the node has the pod, before its job is submitted. False for a pod that has ended."""
+        """Record that the node has the pod, before its job is submitted; False if the pod has ended."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -63,7 +67,7 @@ class Ledger:
             return True
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received; one that a node may have is left alone."""
+        """End a pod that no node has received; ignore one that a node may have."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -74,7 +78,7 @@ class Ledger:
                 self._write(pod_id, [*_placed(entry), _ended(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """The first end that was seen is the one that holds."""
+        """Record the end and return it; an earlier recorded end takes precedence."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
@@ -83,36 +87,39 @@ class Ledger:
             return report
 
     def forget(self, pod_id: str) -> None:
-        """Its log stays, be it empty."""
-        home = self.home(pod_id)
-        if not home.exists():
-            home.touch(mode=0o600)
+        """Delete the record; the log stays, even if it is empty."""
+        log_path = self.log_path(pod_id)
+        if not log_path.exists():
+            log_path.touch(mode=0o600)
         (self._pods / checked_name(pod_id)).unlink(missing_ok=True)
 
     # --- logs
 
-    def home(self, pod_id: str) -> Path:
-        """Where the log is once it came home, whole."""
+    def log_path(self, pod_id: str) -> Path:
+        """Return the path of the log after it was fetched from its node."""
         return self._logs / checked_name(pod_id)
 
-    def keep_log(self, pod_id: str, pieces: Iterable[tuple[int, bytes]]) -> None:
-        """Offsets count what the pod wrote; where one jumps there is a hole."""
-        home, draft = self.home(pod_id), self._logs / f".{checked_name(pod_id)}.{threading.get_ident()}"
+    def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
+        """Store the log; a jump between offsets is recorded as a hole."""
+        log_path, draft = (
+            self.log_path(pod_id),
+            self._logs / f".{checked_name(pod_id)}.{threading.get_ident()}",
+        )
         end = 0
         with draft.open("wb") as file:
-            for offset, data in pieces:
+            for offset, data in chunks:
                 if offset > end:
                     hole = [("start", str(end)), ("end", str(offset))]
-                    write_record(f"{home}.gap", hole, durable=False)
+                    write_record(f"{log_path}.gap", hole, durable=False)
                 file.seek(offset)
                 file.write(data)
                 end = offset + len(data)
-        draft.rename(home)
+        draft.rename(log_path)
 
     def drop_log(self, pod_id: str) -> None:
-        home = self.home(pod_id)
-        Path(f"{home}.gap").unlink(missing_ok=True)
-        home.unlink(missing_ok=True)
+        log_path = self.log_path(pod_id)
+        Path(f"{log_path}.gap").unlink(missing_ok=True)
+        log_path.unlink(missing_ok=True)
 
     def _write(self, pod_id: str, record: Record) -> None:
         write_record(str(self._pods / checked_name(pod_id)), record)

@@ -21,52 +21,54 @@ from pools.runtimes.ray.node.raylet import STARTED
 from pools.runtimes.shim.processes import send, start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-MOST_SECONDS_TO_END = 30.0
+END_SECONDS_MAX = 30.0
 _SOURCE = str(Path(__file__).resolve().parents[3])
 
 
 class RayNodesHere:
-    """The local provider cuts the machine into nodes; this starts what each is, and looks whether it lives.
+    """Provider that starts a raylet for each node that the local provider creates, and watches it.
 
-    What was started stands in a directory of the instance, so a new process finds it. All addresses of
-    127.0.0.0/8 lead to this machine and nowhere else: each node has one, as if it were a machine.
+    The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
+    own address in 127.0.0.0/8, all of which belong to this machine.
     """
 
     machines_join = False
 
-    def __init__(self, cut: LocalProvider, root: Path, secret_of: Callable[[str], str]) -> None:
-        self.cut, self.root, self._secret_of = cut, root, secret_of
+    def __init__(self, local: LocalProvider, root: Path, secret_of: Callable[[str], str]) -> None:
+        self.local, self.root, self._secret_of = local, root, secret_of
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children: list[subprocess.Popen[bytes]] = []
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        result = self.cut.provision(order)
-        return replace(result, instances=tuple(self._now(order.pool, made) for made in result.instances))
+        result = self.local.provision(order)
+        return replace(
+            result, instances=tuple(self._with_state(order.pool, made) for made in result.instances)
+        )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        listed = tuple(self._now(pool, instance) for instance in self.cut.list_instances(pool))
-        gone = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
-        if gone:
-            self.cut.terminate(pool, gone)
-        for instance_id in gone:
+        listed = tuple(self._with_state(pool, instance) for instance in self.local.list_instances(pool))
+        gone_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
+        if gone_ids:
+            self.local.terminate(pool, gone_ids)
+        for instance_id in gone_ids:
             shutil.rmtree(self._home(pool, instance_id), ignore_errors=True)
-        return listed  # those that are gone for the last time, with the reason
+        return listed  # gone instances are listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Each is asked to end; its devices are free once it has."""
-        listed = {instance.instance_id: instance for instance in self.cut.list_instances(pool)}
+        """Make the instances end; their devices are free once they have."""
+        listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
-            _begin_to_end(self._home(pool, instance_id))
-            self._now(pool, listed[instance_id])
+            _request_end(self._home(pool, instance_id))
+            self._with_state(pool, listed[instance_id])
         self.list_instances(pool)
 
-    def _now(self, pool: str, instance: Instance) -> Instance:
-        """The instance as its process is; started first, where it was not yet and can be."""
-        self._bury()
+    def _with_state(self, pool: str, instance: Instance) -> Instance:
+        """Return the instance with its process's state; start the process if the pool has a head."""
+        self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
-        if ending is None and record is not None and self._lost_its_head(pool, instance, record):
-            ending = _begin_to_end(home)
+        if ending is None and record is not None and self._has_lost_head(pool, instance, record):
+            ending = _request_end(home)
         if ending is not None:
             return replace(instance, state=_end(record, ending))
         if record is None:
@@ -75,38 +77,38 @@ class RayNodesHere:
                 self._start(pool, instance, home, head)
             return replace(instance, state=InstanceState.BOOTING, address="")
         address = record["address"]
-        if not _lives(record):
-            said = f"Ray node process ended: {_last_line(home)}"
-            return replace(instance, state=InstanceState.GONE, address=address, message=said)
+        if not _is_running(record):
+            message = f"Ray node process ended: {_last_line(home)}"
+            return replace(instance, state=InstanceState.GONE, address=address, message=message)
         ready = STARTED in _text(home / "node" / "ray.log")
         state = InstanceState.READY if ready else InstanceState.BOOTING
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Where the raylets of the pool join; None while there is no head."""
+        """Return the address that raylets join: empty for the head itself, None without a head."""
         if instance.ordinal == 0:
             return ""
-        for other in self.cut.list_instances(pool):
+        for other in self.local.list_instances(pool):
             record = read_record(str(self._home(pool, other.instance_id) / "process"))
-            if other.ordinal == 0 and record is not None and _lives(record):
+            if other.ordinal == 0 and record is not None and _is_running(record):
                 return record["head"]
         return None
 
-    def _lost_its_head(self, pool: str, instance: Instance, record: dict[str, str]) -> bool:
-        """Its cluster is no more, and it can join no other: what waits for it to see that waits in vain."""
+    def _has_lost_head(self, pool: str, instance: Instance, record: dict[str, str]) -> bool:
+        """Return whether the head that the node joined is gone; a raylet cannot join another cluster."""
         return instance.ordinal != 0 and record["head"] != self._head(pool, instance)
 
     def _start(self, pool: str, instance: Instance, home: Path, head: str) -> None:
         node = home / "node"
         node.mkdir(parents=True, exist_ok=True, mode=0o700)
         address = self._free_address()
-        told = self._settings(pool, instance, node, address, head or f"{address}:{_free_port()}")
-        settings = home / "settings.json"
-        settings.write_text(json.dumps(told))
-        settings.chmod(0o600)
+        settings = self._settings(pool, instance, node, address, head or f"{address}:{_free_port()}")
+        path = home / "settings.json"
+        path.write_text(json.dumps(settings))
+        path.chmod(0o600)
         with (home / "node.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pools.runtimes.ray.node.main", str(settings)],
+                [sys.executable, "-m", "pools.runtimes.ray.node.main", str(path)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
                 env=_environment(),
             )  # fmt: skip
@@ -114,7 +116,7 @@ class RayNodesHere:
         write_record(
             str(home / "process"),
             [("pid", str(process.pid)), ("start", start_time(process.pid)), ("address", address),
-             ("head", told["head"])],
+             ("head", settings["head"])],
         )  # fmt: skip
 
     def _settings(self, pool: str, instance: Instance, node: Path, address: str, head: str) -> dict[str, Any]:
@@ -128,29 +130,29 @@ class RayNodesHere:
             "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "workspaces": str(self.root / "workspaces"),
             "environments": str(self.root.parent / "environments"),
-            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path may have 107 bytes
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path is limited to 107 bytes
         }  # fmt: skip
 
     def _free_address(self) -> str:
         records = (read_record(str(path)) for path in self.root.glob("nodes/*/*/process"))
-        taken = {record["address"] for record in records if record is not None and _lives(record)}
-        block = 100 + os.getuid() % 100  # others may do the same beside us
+        used = {record["address"] for record in records if record is not None and _is_running(record)}
+        block = 100 + os.getuid() % 100  # other users of this machine may run nodes too
         return next(
             address
             for number in range(2, 65000)
-            if (address := f"127.{block}.{number // 250}.{number % 250 + 1}") not in taken
+            if (address := f"127.{block}.{number // 250}.{number % 250 + 1}") not in used
             and _is_free(address)
         )
 
     def _home(self, pool: str, instance_id: str) -> Path:
         return self.root / "nodes" / pool / instance_id
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
 
 def _last_line(home: Path) -> str:
-    """Of what the node's own process wrote, or else of what Ray wrote."""
+    """Return the last output of the node's process, or else of Ray."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
         if lines:
@@ -165,7 +167,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _begin_to_end(home: Path) -> dict[str, str]:
+def _request_end(home: Path) -> dict[str, str]:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     ending = read_record(str(home / "ending"))
     if ending is None:
@@ -175,24 +177,24 @@ def _begin_to_end(home: Path) -> dict[str, str]:
 
 
 def _end(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """It ends its pods and Ray by itself; what takes too long is killed, and Ray goes with it."""
-    if record is None or not _lives(record):
+    """Signal the process, which ends its pods and Ray; kill it with Ray if it takes too long."""
+    if record is None or not _is_running(record):
         return InstanceState.GONE
-    late = time.time() > float(ending["at"]) + MOST_SECONDS_TO_END
+    late = time.time() > float(ending["at"]) + END_SECONDS_MAX
     send(int(record["pid"]), signal.SIGKILL if late else signal.SIGTERM)
     return InstanceState.ENDING
 
 
-def _lives(record: dict[str, str]) -> bool:
-    """A zombie does not: somebody just has not buried it."""
+def _is_running(record: dict[str, str]) -> bool:
+    """Return whether the process runs; a zombie does not."""
     fields = stat_fields(int(record["pid"]))
     return fields is not None and fields[19] == record["start"] and fields[0] != "Z"
 
 
 def _environment() -> dict[str, str]:
-    """Not ours: it holds the database's password, for one."""
-    kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONPATH": _SOURCE}
+    """Return the variables for the process. Others may hold secrets such as the database password."""
+    names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE")
+    return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 
 
 def _is_free(address: str) -> bool:

@@ -31,15 +31,18 @@ from pools.runtimes.ray.watch import Watch
 from pools.runtimes.rendezvous import FIRST, LAST
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
-TIMEOUT_OF_CHECKS = httpx.Timeout(5.0, connect=2.0)  # another check follows
-PIECE = 4 * 1024 * 1024
+CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # another check follows
+CHUNK_BYTES = 4 * 1024 * 1024
 NOTHING_YET = PodReport(PodState.STARTING)
-WHERE_RANK_0_STANDS = ""
+ADDRESS_OF_RANK_0 = ""
 
 
 class RayRuntime:
-    """One for all pools that run Ray. `nodes` answers with those there are now; what else is known lies
-    under `root` and on the nodes, so a new process finds all pods again. `prefix` begins our jobs' names."""
+    """Runtime of all pools that run Ray.
+
+    `nodes` returns the current nodes. All other state lies under `root` and on the nodes, so a new process
+    finds all pods again. `prefix` starts the names of our jobs.
+    """
 
     def __init__(self, root: Path, nodes: Callable[[], Iterable[NodeAt]], prefix: str = "berth-") -> None:
         self.ledger = Ledger(root)
@@ -47,25 +50,25 @@ class RayRuntime:
         self._directory = nodes
         self._nodes: dict[str, NodeAt] = {}
         self._looked_up = False
-        self._asked: set[str] = set()
+        self._adopted: set[str] = set()
         self._last: dict[str, PodReport] = {}
         # Agents and Ray's heads serve plain HTTP inside the pool's network, so no certificate is verified;
         # loading the trust store would only cost time. Each request carries the cluster's secret.
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
-        self._checks = httpx.Client(timeout=TIMEOUT_OF_CHECKS, trust_env=False, verify=False)  # noqa: S501
+        self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
-        self._watch = Watch(self.glance, self.bring_home)
+        self._watch = Watch(self.glance, self.fetch_log)
 
     # --- starting and stopping
 
     def start(self, order: PodOrder) -> None:
         entry = self.ledger.find(order.pod_id)
-        if self.ledger.home(order.pod_id).exists() or (entry is not None and entry.ended is not None):
+        if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
             return
         checked_name(order.workspace)
         node = self._look_up().get(order.instance_id)
         if node is None:
-            raise RuntimeFailure(f"pod {order.name} could not be started: unknown node")
+            raise RuntimeFailure(f"node {order.instance_id} is not in the cluster or has no address yet")
         self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
@@ -76,7 +79,7 @@ class RayRuntime:
         self._watch.look_soon()
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        if self.ledger.home(pod_id).exists():
+        if self.ledger.log_path(pod_id).exists():
             return
         nodes = self._look_up()
         entry = self._entry(pod_id)
@@ -93,7 +96,7 @@ class RayRuntime:
                 self.ledger.stop_before_start(pod_id)
             self._watch.look_soon()
 
-    # --- looking
+    # --- state
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._look_up()
@@ -102,33 +105,35 @@ class RayRuntime:
         return self.glance(pod_ids)
 
     def glance(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
-        """As `look`, with the nodes that were there when somebody looked last; of all pods, unless told."""
+        """Return reports like `look`, by default for all pods, without reading the list of nodes again."""
         if not self._looked_up:
-            return {}  # who knows of no nodes yet must not take pods for lost
-        found: dict[str, PodReport] = {}
-        asked: dict[str, list[str]] = defaultdict(list)
+            return {}  # without a list of nodes, pods must not be reported as lost
+        reports: dict[str, PodReport] = {}
+        pods_by_instance: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
             entry = self.ledger.find(pod_id)
             if entry is None:
-                found[pod_id] = PodReport(PodState.UNKNOWN)
+                reports[pod_id] = PodReport(PodState.UNKNOWN)
             elif entry.ended is not None:
-                found[pod_id] = entry.ended
+                reports[pod_id] = entry.ended
             else:
-                asked[entry.instance_id].append(pod_id)
-        for answer in self._threads.map(self._look_at, asked.keys(), asked.values()):
-            found.update(answer)
-        self._last.update({i: report for i, report in found.items() if report.state is PodState.RUNNING})
-        return found
+                pods_by_instance[entry.instance_id].append(pod_id)
+        for some_reports in self._threads.map(
+            self._look_at, pods_by_instance.keys(), pods_by_instance.values()
+        ):
+            reports.update(some_reports)
+        self._last.update({i: report for i, report in reports.items() if report.state is PodState.RUNNING})
+        return reports
 
     def _look_at(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
-            return {i: self._ended(i, _lost("node is gone")) for i in pod_ids}
+            return {i: self._ended(i, _lost_report("node is gone")) for i in pod_ids}
         try:
-            told = self._agent(node).look(pod_ids)
+            reports = self._agent(node).look(pod_ids)
         except RuntimeFailure as failure:
             return {i: self._without_its_node(i, node, failure) for i in pod_ids}
-        return {i: self._judged(i, told[i], node) for i in pod_ids}
+        return {i: self._judged(i, reports[i], node) for i in pod_ids}
 
     def _judged(self, pod_id: str, report: PodReport, node: NodeAt) -> PodReport:
         if report.state is PodState.EXITED:
@@ -138,33 +143,33 @@ class RayRuntime:
         try:
             job = self._jobs(node).job(self._prefix + pod_id)
             if job is None:
-                return report  # `start` takes it up again
+                return report  # `start` resumes it
             if not job.ended:
                 return NOTHING_YET
             again = self._agent(node).look([pod_id])[pod_id]
         except RuntimeFailure:
             return NOTHING_YET
         if again.state is PodState.UNKNOWN:
-            again = _lost(f"Ray could not start the job: {_last_line(job.message)}")
+            again = _lost_report(f"Ray could not start the job: {_last_line(job.message)}")
         return self._ended(pod_id, again) if again.state is PodState.EXITED else again
 
     def _without_its_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
-        """Only Ray can say then: it knows of a node's death within seconds."""
+        """Report a pod whose node does not answer; Ray detects dead nodes within seconds."""
         try:
             job = self._jobs(node).job(self._prefix + pod_id)
         except RuntimeFailure:
             job = None
         if job is not None and job.ended and isinstance(failure, AgentAway):
-            return self._ended(pod_id, _lost(f"node died: {_last_line(job.message)}"))
+            return self._ended(pod_id, _lost_report(f"node died: {_last_line(job.message)}"))
         return self._last.get(pod_id, NOTHING_YET)
 
     def _ended(self, pod_id: str, report: PodReport) -> PodReport:
         self._last.pop(pod_id, None)
         return self.ledger.end(pod_id, report)
 
-    # --- what is kept
+    # --- records, logs and workspaces
 
-    def known(self) -> tuple[str, ...]:
+    def list_pods(self) -> tuple[str, ...]:
         self._adopt(self._look_up().values())
         return self.ledger.ids()
 
@@ -174,17 +179,17 @@ class RayRuntime:
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
         if node is not None:
-            self.bring_home(pod_id)
+            self.fetch_log(pod_id)
             self._agent(node).clear(pod_id)
             self._jobs(node).delete(self._prefix + pod_id)
         self.ledger.forget(pod_id)
 
-    def bring_home(self, pod_id: str) -> None:
-        """The log of an ended pod, before its node goes."""
+    def fetch_log(self, pod_id: str) -> None:
+        """Copy the log of an ended pod from its node, which may be removed at any time."""
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
-        if node is not None and not self.ledger.home(pod_id).exists():
-            self.ledger.keep_log(pod_id, _pieces(self._agent(node), pod_id))
+        if node is not None and not self.ledger.log_path(pod_id).exists():
+            self.ledger.save_log(pod_id, _log_chunks(self._agent(node), pod_id))
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:
@@ -196,20 +201,20 @@ class RayRuntime:
             self._agent(node).drop_workspace(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        agent = self._log_keeper(pod_id)
+        agent = self._log_agent(pod_id)
         if agent is None:
-            return local_log.read_log(self.ledger.home(pod_id), offset, limit, True)
+            return local_log.read_log(self.ledger.log_path(pod_id), offset, limit, True)
         return agent.read_log(pod_id, offset, limit)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        agent = self._log_keeper(pod_id)
+        agent = self._log_agent(pod_id)
         if agent is None:
-            return local_log.tail_log(self.ledger.home(pod_id), lines, True)
+            return local_log.tail_log(self.ledger.log_path(pod_id), lines, True)
         return agent.tail_log(pod_id, lines)
 
-    def _log_keeper(self, pod_id: str) -> NodeAgent | None:
-        """None: the log is at home, or nowhere."""
-        if self.ledger.home(pod_id).exists():
+    def _log_agent(self, pod_id: str) -> NodeAgent | None:
+        """Return the agent that has the log; None if the log was fetched or does not exist."""
+        if self.ledger.log_path(pod_id).exists():
             return None
         entry = self.ledger.find(pod_id)
         node = self._look_up().get(entry.instance_id) if entry else None
@@ -226,29 +231,33 @@ class RayRuntime:
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
         nodes = self._look_up()
-        asked: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
+        pods_by_instance: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
         for pod_id in pod_ids:
             entry = self.ledger.find(pod_id)
             if entry is not None and entry.ended is None:
-                asked.setdefault(entry.instance_id, []).append(pod_id)
-        there = [nodes[instance_id] for instance_id in asked if instance_id in nodes]
-        told = list(self._threads.map(lambda node: self._measured(node, asked[node.instance_id]), there))
+                pods_by_instance.setdefault(entry.instance_id, []).append(pod_id)
+        reachable = [nodes[instance_id] for instance_id in pods_by_instance if instance_id in nodes]
+        measurements = list(
+            self._threads.map(
+                lambda node: self._measured(node, pods_by_instance[node.instance_id]), reachable
+            )
+        )
         return Measured(
-            {pod_id: use for each in told for pod_id, use in each.pods.items()},
-            {i: devices for each in told for i, devices in each.devices.items() if i in instance_ids},
+            {pod_id: use for each in measurements for pod_id, use in each.pods.items()},
+            {i: devices for each in measurements for i, devices in each.devices.items() if i in instance_ids},
         )
 
     def _measured(self, node: NodeAt, pod_ids: list[str]) -> Measured:
         try:
             return self._agent(node).measure(pod_ids, node.instance_id)
-        except (RuntimeFailure, ValueError):  # away, or of an older make that does not know the question
+        except (RuntimeFailure, ValueError):  # not reachable, or an older agent without this method
             return Measured({}, {})
 
-    # --- meeting and waking
+    # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
-        """Nobody knows yet where rank 0 will stand, nor which port is free there: one of twelve thousand."""
-        return WHERE_RANK_0_STANDS, random.randrange(FIRST, LAST)  # noqa: S311
+        """Return a random port: the node of rank 0, and which ports are free there, are not known yet."""
+        return ADDRESS_OF_RANK_0, random.randrange(FIRST, LAST)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
         return self._watch.fds()
@@ -256,10 +265,10 @@ class RayRuntime:
     def drain_wakes(self) -> None:
         self._watch.drain()
 
-    # --- becoming a node
+    # --- start of nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Nothing yet while the pool has no head to join, or the machine's address is not known."""
+        """Return the start script; empty while the pool has no head or the node has no address."""
         nodes = self._look_up()
         here = nodes.get(node.instance_id)
         head = self._head(here.pool) if here is not None else None
@@ -268,7 +277,7 @@ class RayRuntime:
         return Instructions(start_script(here, head), STOP)
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Why pods cannot run on these nodes yet; nodes that can run pods are left out."""
+        """Return by instance why pods cannot run there yet, without the nodes that can run pods."""
         if not instance_ids:
             return {}
         nodes = self._look_up()
@@ -276,17 +285,17 @@ class RayRuntime:
         return {each: why for each, why in zip(instance_ids, reasons, strict=True) if why}
 
     def _obstacle(self, node: NodeAt | None) -> str:
-        """Its agent has to answer, and the head has to know its raylet."""
+        """Check that the agent answers and that the raylet has registered at the head."""
         if node is None:
             return "the machine's address is not known yet"
         try:
-            self._agent(node, self._checks).known()
+            self._agent(node, self._checks).list_pods()
             state = self._jobs(node, self._checks).node_state(label_of(node.instance_id))
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
         return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head"
 
-    # --- who is there
+    # --- nodes and records
 
     def _look_up(self) -> dict[str, NodeAt]:
         self._nodes = {node.instance_id: node for node in self._directory() if node.address}
@@ -294,30 +303,30 @@ class RayRuntime:
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Where our ledger has none, nodes that were not asked yet may know, as on another machine."""
+        """Return the pod's record; without one, first adopt the pods of nodes not listed before."""
         entry = self.ledger.find(pod_id)
-        new = [node for node in self._nodes.values() if node.instance_id not in self._asked]
+        new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:
             self._adopt(new)
             entry = self.ledger.find(pod_id)
         return entry
 
     def _adopt(self, nodes: Iterable[NodeAt]) -> None:
-        """Pods that nodes have and our ledger has not."""
+        """Record pods that run on these nodes but are missing in the ledger."""
         ours = set(self.ledger.ids())
-        asked = list(nodes)
-        for node, theirs in zip(asked, self._threads.map(self._known_to, asked), strict=True):
+        listed = list(nodes)
+        for node, theirs in zip(listed, self._threads.map(self._pods_of, listed), strict=True):
             for pod_id in theirs:
-                if pod_id not in ours and not self.ledger.home(pod_id).exists():
+                if pod_id not in ours and not self.ledger.log_path(pod_id).exists():
                     self.ledger.place(pod_id, node.instance_id, "adopted", received=True)
 
-    def _known_to(self, node: NodeAt) -> tuple[str, ...]:
+    def _pods_of(self, node: NodeAt) -> tuple[str, ...]:
         try:
-            known = self._agent(node).known()
+            pod_ids = self._agent(node).list_pods()
         except RuntimeFailure:
             return ()
-        self._asked.add(node.instance_id)
-        return known
+        self._adopted.add(node.instance_id)
+        return pod_ids
 
     def _agent(self, node: NodeAt, client: httpx.Client | None = None) -> NodeAgent:
         return NodeAgent(client or self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
@@ -333,16 +342,16 @@ class RayRuntime:
 
 
 def _devices(order: PodOrder, node: NodeAt) -> dict[str, float]:
-    """What Ray sets aside: each device by itself, so that nobody gets another one."""
+    """Return the Ray resources of the pod: one per device, so that Ray reserves exactly these devices."""
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in order.devices]
     return {device_resource(number): order.device_milli / 1000 for number in numbers}
 
 
-def _pieces(agent: NodeAgent, pod_id: str) -> Iterable[tuple[int, bytes]]:
+def _log_chunks(agent: NodeAgent, pod_id: str) -> Iterable[tuple[int, bytes]]:
     offset = 0
     while True:
-        chunk = agent.read_log(pod_id, offset, PIECE)
+        chunk = agent.read_log(pod_id, offset, CHUNK_BYTES)
         if chunk.data:
             yield chunk.offset, chunk.data
         if chunk.complete or chunk.next_offset <= offset:
@@ -350,7 +359,7 @@ def _pieces(agent: NodeAgent, pod_id: str) -> Iterable[tuple[int, bytes]]:
         offset = chunk.next_offset
 
 
-def _lost(message: str) -> PodReport:
+def _lost_report(message: str) -> PodReport:
     return PodReport(PodState.EXITED, cause=PodCause.LOST, message=message)
 
 

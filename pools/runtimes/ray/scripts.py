@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, NodeAt, label_of
 
-RAY = "2.60.0"  # Ray refuses nodes of another version, and of another Python than the head's
+RAY = "2.60.0"  # Ray rejects nodes whose version of Ray or Python differs from the head's
 PYTHON = "3.11"
 _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
@@ -33,8 +33,8 @@ umask 077
 ray={ray} version={python}
 wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
 
-# Print a Python of the cluster's version that can make virtual environments: all nodes of a Ray cluster need
-# the same one. Where the machine has none, uv brings one (from GitHub, or from UV_PYTHON_INSTALL_MIRROR).
+# Print a Python of the cluster's version that can create virtual environments: all nodes of a Ray cluster
+# need the same version. If the machine has none, uv downloads it (from GitHub or UV_PYTHON_INSTALL_MIRROR).
 find_python() {{
   if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
     command -v "python$version"
@@ -86,7 +86,7 @@ while :; do "$0" -m pools.runtimes.ray.node.main "$1" & node=$!; wait $node || :
   "$python" "$place/node.json" >> "$place/node.log" 2>&1 < /dev/null &
 echo $! > "$place/pid"
 
-# The node may have to wait for its head, which may still install Ray.
+# The head may still be installing Ray.
 until "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
   wait_seconds=$((wait_seconds - 3))
   if [ "$wait_seconds" -le 0 ]; then
@@ -100,7 +100,7 @@ echo "Ray and the agent of this node are up."
 
 
 def start_script(node: NodeAt, head: NodeAt) -> str:
-    """Run by the machine as the user its program runs as. It holds the cluster's secret."""
+    """Return the script by which a machine starts Ray; it contains the cluster's secret."""
     settings = {
         "label": label_of(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
         "is_head": node.is_head, "secret": node.secret, "root": "@PLACE@/node", "devices": len(node.devices),
@@ -112,7 +112,7 @@ def start_script(node: NodeAt, head: NodeAt) -> str:
 
 @cache
 def node_code() -> bytes:
-    """What runs on a node besides Ray, as a tar; no secret is in it."""
+    """Return the code that nodes run besides Ray as a tar.gz; it contains no secret."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for part in _PARTS:

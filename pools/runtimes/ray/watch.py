@@ -15,12 +15,10 @@ SOON_SECONDS = 0.2
 
 
 class Watch:
-    """Begins when somebody asks for something to wait on; ends with the process."""
+    """Background thread that starts with the first call of `fds` and ends with the process."""
 
-    def __init__(
-        self, look: Callable[[], Mapping[str, PodReport]], bring_home: Callable[[str], None]
-    ) -> None:
-        self._look, self._bring_home = look, bring_home
+    def __init__(self, look: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]) -> None:
+        self._look, self._fetch_log = look, fetch_log
         self._soon = threading.Event()
         self._wake = -1
         self._seen: dict[str, PodReport] = {}
@@ -28,7 +26,7 @@ class Watch:
     def fds(self) -> tuple[int, ...]:
         if self._wake < 0:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            threading.Thread(target=self._go_on, name="ray-watch", daemon=True).start()
+            threading.Thread(target=self._run, name="ray-watch", daemon=True).start()
         return (self._wake,)
 
     def drain(self) -> None:
@@ -39,29 +37,29 @@ class Watch:
     def look_soon(self) -> None:
         self._soon.set()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while True:
             soon = self._soon.wait(EVERY_SECONDS)
             self._soon.clear()
             if soon:
                 threading.Event().wait(SOON_SECONDS)
             try:
-                self._once()
+                self._poll()
             except Exception:
                 log.exception("could not read the state of the pods of Ray pools")
 
-    def _once(self) -> None:
-        found = dict(self._look())
-        if found != self._seen:
-            self._seen = found
+    def _poll(self) -> None:
+        reports = dict(self._look())
+        if reports != self._seen:
+            self._seen = reports
             os.eventfd_write(self._wake, 1)
-        for pod_id, report in found.items():
+        for pod_id, report in reports.items():
             if report.state is PodState.EXITED:
                 self._fetch(pod_id)
 
     def _fetch(self, pod_id: str) -> None:
-        """A pool that shrinks takes its nodes' disks along."""
+        """Copy the log before the node, and its disk, is released."""
         try:
-            self._bring_home(pod_id)
+            self._fetch_log(pod_id)
         except RuntimeFailure as failure:
             log.info("could not fetch the log of pod %s yet: %s", pod_id, failure)

@@ -9,15 +9,15 @@ from typing import Any
 from pools.runtimes.base import DeviceUse, LogChunk, Measured, PodCause, PodOrder, PodReport, PodState, PodUse
 
 LOG_HEADER = "X-Berth-Log"
-HERE = "here"  # how a node calls itself when it is asked for its devices
+HERE = "here"  # the instance id that a node uses for itself
 
 
 def order_out(order: PodOrder) -> dict[str, Any]:
     return asdict(order) | {"env": dict(order.env)}
 
 
-def order_in(told: dict[str, Any]) -> PodOrder:
-    return PodOrder(**{**told, "command": tuple(told["command"]), "devices": tuple(told["devices"])})
+def order_in(fields: dict[str, Any]) -> PodOrder:
+    return PodOrder(**{**fields, "command": tuple(fields["command"]), "devices": tuple(fields["devices"])})
 
 
 def report_out(report: PodReport) -> dict[str, Any]:
@@ -27,14 +27,14 @@ def report_out(report: PodReport) -> dict[str, Any]:
     }
 
 
-def report_in(told: dict[str, Any]) -> PodReport:
-    times = {name: _moment(told[name]) for name in ("started_at", "ended_at")}
-    kinds = {"state": PodState(told["state"]), "cause": PodCause(told["cause"])}
-    return PodReport(**{**told, **times, **kinds})
+def report_in(fields: dict[str, Any]) -> PodReport:
+    times = {name: _moment(fields[name]) for name in ("started_at", "ended_at")}
+    kinds = {"state": PodState(fields["state"]), "cause": PodCause(fields["cause"])}
+    return PodReport(**{**fields, **times, **kinds})
 
 
 def chunk_out(chunk: LogChunk) -> str:
-    """All but the bytes, for a header."""
+    """Encode everything but the bytes, for a header."""
     return f"{chunk.offset} {chunk.next_offset} {chunk.size} {int(chunk.complete)}"
 
 
@@ -50,9 +50,9 @@ def measured_out(measured: Measured) -> dict[str, Any]:
     }
 
 
-def measured_in(told: dict[str, Any], instance_id: str) -> Measured:
-    devices = tuple(DeviceUse(**use) for use in told["devices"])
-    pods = {pod_id: PodUse(**use) for pod_id, use in told["pods"].items()}
+def measured_in(fields: dict[str, Any], instance_id: str) -> Measured:
+    devices = tuple(DeviceUse(**use) for use in fields["devices"])
+    pods = {pod_id: PodUse(**use) for pod_id, use in fields["pods"].items()}
     return Measured(pods, {instance_id: devices} if devices else {})
 
 

@@ -16,7 +16,10 @@ from pools.runtimes.shim.wakes import poke
 
 
 def main(directory: str, anchor: str) -> None:
-    """Keep the pod of this directory, if nobody does. `anchor` is `pid:start` of what it is tied to."""
+    """Keep the pod of this directory unless another keeper does.
+
+    `anchor` is `pid:start` of the process that the pod is tied to, or empty.
+    """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,7 +34,7 @@ def keep(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # kept before by one that was killed: the reader tells that end
+        return  # an earlier keeper was killed: readers report that
     if os.path.exists(f"{directory}/stop"):
         write_exit(directory, "stopped", message="stopped before it started")
         return
@@ -52,7 +55,7 @@ def keep(directory: str, order: Record, anchor: str) -> None:
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
-    """Until nothing of the pod is left."""
+    """Wait until no process of the pod is left."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor):
@@ -97,12 +100,12 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
     while True:
         try:
             return write_record(f"{directory}/exit", record)
-        except OSError:  # a full disk, say: an exit code is worth waiting for
+        except OSError:  # for example a full disk: retry, because the exit code must not be lost
             time.sleep(1.0)
 
 
 def _open_control(directory: str) -> int:
-    """The pipe that tells us to look at the stop record; open in both directions, so it never ends."""
+    """Open the pipe that announces stop records, for reading and writing so that it never reports its end."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

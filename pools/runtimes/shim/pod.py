@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Pod:
-    """The command and all below it. Whoever is orphaned among them comes to this process."""
+    """The command and its descendants; orphans are reparented to this process."""
 
     def __init__(self, directory: str, order: Record) -> None:
         self.directory = directory
@@ -27,7 +27,7 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Start the command, once its id is written down. The answer is what went wrong, or empty."""
+        """Record the command's process id, then let it run; return an error message, or an empty string."""
         import ctypes
 
         prctl = ctypes.CDLL(None).prctl
@@ -68,7 +68,7 @@ class Pod:
             os.chdir(what)
             what = self.command[0]
             os.execvpe(what, self.command, self.env)  # noqa: S606
-        except BaseException as error:  # whatever it is, this half of the fork must not run on
+        except BaseException as error:  # whatever the error, the forked child must not continue
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failed, f"{what}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
@@ -95,13 +95,13 @@ class Pod:
 
     @property
     def over(self) -> bool:
-        """Nothing is left, or only what the command left behind, or the grace is up."""
+        """Return whether the command has ended; after a stop, whether all have or time is up."""
         if self.deadline is None:
             return self.wait_status is not None
         return self.childless or time.monotonic() >= self.deadline
 
     def stop(self, cause: str, grace: float) -> None:
-        """Ask everything below to end; asked again, the earlier deadline holds."""
+        """Send SIGTERM to all processes; on a repeated call the earlier deadline applies."""
         deadline = time.monotonic() + max(grace, 0.0)
         if self.deadline is not None:
             self.deadline = min(self.deadline, deadline)
@@ -116,8 +116,10 @@ class Pod:
             send(pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End everything below, also what is born meanwhile. Waits for those that cannot die yet: until
-        they do, their devices are not free."""
+        """Kill all processes, including ones forked meanwhile, and wait until they are gone.
+
+        A process in an uninterruptible state still holds its devices.
+        """
         pause = 0.001
         self.reap()
         while not self.childless:

@@ -1,8 +1,8 @@
 """Keep a pod's log within its size limit.
 
-The command writes to the file itself, nothing stands between. Past the limit a hole is made in the middle:
-the first quarter and the last half of the limit stay, offsets go on counting what the pod wrote, the disk
-gets the rest back. Between two checks a fast writer may be over it.
+The command writes to the file directly. Above the limit a hole is punched into the middle: the first quarter
+and the last half of the limit stay, offsets still count all bytes written, and the rest of the disk space is
+freed. Between two checks a fast writer may exceed the limit.
 """
 
 import os
@@ -14,7 +14,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Where the hole of this log begins and ends; (0, 0) is none."""
+    """Return the begin and the end of the hole in this log; (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 
@@ -32,13 +32,13 @@ class PodLog:
         if self.limit <= 0 or size - (self.gap_end - self.head) <= self.limit:
             return
         self.gap_end = size - self.limit // 2
-        # Readers are told of the hole before it is there.
+        # The hole is recorded before it is punched, so that readers never see it unannounced.
         record = [("start", str(self.head)), ("end", str(self.gap_end))]
         write_record(f"{self.path}.gap", record, durable=False)
         self._punch()
 
     def _punch(self) -> None:
-        """Where the file system knows no holes the log just grows; there is nothing better to do."""
+        """Punch the hole; on file systems without support for holes the log keeps growing."""
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

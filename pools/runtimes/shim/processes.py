@@ -11,7 +11,7 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """/proc/PID/stat from the third field (state) on; the second may hold spaces and brackets."""
+    """Return /proc/PID/stat from the third field (state) on; the second may contain spaces."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in clock ticks since boot: with its id, its identity. Empty: no such one."""
+    """Return the start time in ticks since boot, which identifies a process with its id."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 
@@ -30,18 +30,18 @@ def process_ids() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root` now, parents first."""
+    """Return all descendants of `root`, parents first."""
     children: dict[int, list[int]] = {}
     for pid in process_ids():
         fields = stat_fields(pid)
         if fields is not None:
             children.setdefault(int(fields[1]), []).append(pid)
-    found, seen = [], [root]
-    while seen:
-        below = children.get(seen.pop(), [])
-        found += below
-        seen += below
-    return found
+    below_root, pending = [], [root]
+    while pending:
+        below = children.get(pending.pop(), [])
+        below_root += below
+        pending += below
+    return below_root
 
 
 def group_of(pid: int) -> int | None:
@@ -57,7 +57,7 @@ def send(pid: int, number: int) -> None:
 
 
 def open_anchor(text: str) -> int | None:
-    """A descriptor that becomes readable when `pid:start` ends, or None when it has ended already."""
+    """Return a descriptor that becomes readable when the process ends, or None if it has already ended."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

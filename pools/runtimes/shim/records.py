@@ -1,7 +1,7 @@
 """Small crash-safe records on disk.
 
-A record is `key=value` joined by NUL, which no argument, path or variable can hold. (JSON would cost the
-shim as much time to import as Python takes to start.)
+A record is `key=value` pairs joined by NUL, which no argument, path or variable can contain. JSON is avoided
+because its import takes the shim as long as Python takes to start.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def read_fields(path: str) -> Record | None:
 
 
 def read_record(path: str) -> dict[str, str] | None:
-    """The last value of each key, or None when there is no such record."""
+    """Return the last value of each key, or None if the record does not exist."""
     fields = read_fields(path)
     return None if fields is None else dict(fields)
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """All of it or nothing; where durable, it is on the disk when this returns."""
+    """Write the record atomically; if durable, it is on disk when this returns."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

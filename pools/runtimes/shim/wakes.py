@@ -5,7 +5,7 @@ import os
 
 
 def poke(directory: str) -> None:
-    """Wake every listener. Who is gone is swept away; who is behind has a wake to come anyway."""
+    """Wake every listener; delete sockets without one, and skip full ones."""
     import _socket  # `socket` takes as long to import as Python to start
 
     try:
@@ -16,7 +16,7 @@ def poke(directory: str) -> None:
     try:
         for name in os.listdir(directory):
             try:
-                # By descriptor, because a socket's path may have 107 bytes and the directory may be deep.
+                # By descriptor: a socket's path is limited to 107 bytes.
                 sock.sendto(b".", f"/proc/self/fd/{fd}/{name}")
             except OSError as error:
                 if error.errno == errno.ECONNREFUSED:

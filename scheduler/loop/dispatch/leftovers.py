@@ -62,7 +62,7 @@ def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
 
 
 def _clear(leftovers: Iterable[Leftover], runtime: Runtime, context: SchedulerContext) -> list[int]:
-    pod_ids, cleared = set(runtime.known()), []
+    pod_ids, cleared = set(runtime.list_pods()), []
     for leftover in leftovers:
         if not context.leads():
             break

@@ -41,7 +41,7 @@ def sweep(now: datetime, context: SchedulerContext) -> list[str]:
 
 
 def _sweep(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterable[str]:
-    pod_ids = [pod_id for pod_id in runtime.known() if _is_pod_id(pod_id)]
+    pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     rows = {
         str(pk): (state, ended)
         for pk, state, ended in Pod.objects.filter(pk__in=pod_ids).values_list("pk", "state", "ended_at")

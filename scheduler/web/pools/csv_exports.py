@@ -15,7 +15,7 @@ from pools import selectors
 from pools.capacity_history import capacity_over_time
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import ALIVE
-from pools.selectors import SAID_BY_PROVIDERS
+from pools.selectors import PROVIDER_EVENTS
 from scheduler.models import Allocation
 from scheduler.web.pools.capacity_chart import SPANS, USUAL
 
@@ -38,9 +38,7 @@ def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing
     for word in table_state(request.GET, "history")["search"].split():
         said = Q(kind__icontains=word) | Q(node__name__icontains=word)
         by_berth = Q(reason__icontains=word)
-        rows = rows.filter(
-            said | (by_berth if running_it else by_berth & ~Q(kind__in=list(SAID_BY_PROVIDERS)))
-        )
+        rows = rows.filter(said | (by_berth if running_it else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS))))
 
     def told(some: list[ScalingEvent]) -> list[Told]:
         return [(row, selectors.reason_of(row, running_it=running_it)) for row in some]

@@ -1,4 +1,4 @@
 """The node side of a Ray pool: a raylet and an agent.
 
-It runs there by itself, with Python's standard library, Ray's command and the local runtime's keeper.
+It needs only Python's standard library, Ray's command and the keeper of the local runtime.
 """

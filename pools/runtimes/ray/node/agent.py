@@ -27,57 +27,57 @@ class Agent(ThreadingHTTPServer):
     ) -> None:
         """`obstacle()` returns why Ray cannot run pods on this node yet, or an empty string."""
         super().__init__(address, Handler)
-        self.pods, self.one_at_a_time, self.obstacle = pods, threading.Lock(), obstacle
+        self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
         self.expected = f"Bearer {secret}".encode()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Every question is a POST to its name, with JSON; a log comes back as it is."""
+    """Every request is a POST with a JSON body to the name of a method; logs are returned as bytes."""
 
     server: Agent
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:
-        said = self.headers.get("Authorization", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(said, self.server.expected):
+        authorization = self.headers.get("Authorization", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(authorization, self.server.expected):
             self.close_connection = True
-            self._answer(401, b"missing or wrong cluster secret")
+            self._respond(401, b"missing or wrong cluster secret")
             return
         if self.server.closing:
             self.close_connection = True
-            self._answer(503, b"this node is shutting down")
+            self._respond(503, b"this node is shutting down")
             return
         length = int(self.headers.get("Content-Length", "0"))
         if not 0 <= length <= LONGEST_BODY:
             self.close_connection = True
-            self._answer(413, b"request body too large")
+            self._respond(413, b"request body too large")
             return
         try:
-            asked = json.loads(self.rfile.read(length) or b"{}")
-            answer = self._ask(self.path.strip("/"), asked)
+            body = json.loads(self.rfile.read(length) or b"{}")
+            result = self._call(self.path.strip("/"), body)
         except (KeyError, TypeError, ValueError) as error:
-            self._answer(422, str(error).encode())
+            self._respond(422, str(error).encode())
         except (RuntimeFailure, OSError) as error:
-            self._answer(500, str(error).encode())
+            self._respond(500, str(error).encode())
         else:
-            if isinstance(answer, LogChunk):
-                self._answer(200, answer.data, chunk_out(answer))
+            if isinstance(result, LogChunk):
+                self._respond(200, result.data, chunk_out(result))
             else:
-                self._answer(200, json.dumps(answer).encode())
+                self._respond(200, json.dumps(result).encode())
 
-    def _ask(self, what: str, asked: dict[str, Any]) -> Any:
-        if what == "obstacle":
+    def _call(self, method: str, body: dict[str, Any]) -> Any:
+        if method == "obstacle":
             return self.server.obstacle()
-        if what in AT_ANY_TIME:
-            return AT_ANY_TIME[what](self.server.pods, asked)
-        if what not in ONE_AT_A_TIME:
-            raise ValueError(f"unknown request: {what}")
-        with self.server.one_at_a_time:
-            return ONE_AT_A_TIME[what](self.server.pods, asked)
+        if method in CONCURRENT:
+            return CONCURRENT[method](self.server.pods, body)
+        if method not in SERIAL:
+            raise ValueError(f"unknown request: {method}")
+        with self.server.serial_lock:
+            return SERIAL[method](self.server.pods, body)
 
-    def _answer(self, status: int, body: bytes, log: str = "") -> None:
+    def _respond(self, status: int, body: bytes, log: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         if log:
@@ -86,38 +86,38 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: Berth asks every second."""
+        """Log nothing: Berth sends a request every second."""
 
 
-def _look(pods: NodePods, asked: dict[str, Any]) -> Any:
-    return {pod_id: report_out(report) for pod_id, report in pods.look(asked["pod_ids"]).items()}
+def _look(pods: NodePods, body: dict[str, Any]) -> Any:
+    return {pod_id: report_out(report) for pod_id, report in pods.look(body["pod_ids"]).items()}
 
 
-def _clear(pods: NodePods, asked: dict[str, Any]) -> None:
-    pods.forget(asked["pod_id"])
-    pods.drop_log(asked["pod_id"])
+def _clear(pods: NodePods, body: dict[str, Any]) -> None:
+    pods.forget(body["pod_id"])
+    pods.drop_log(body["pod_id"])
 
 
-def _checkpointed_at(pods: NodePods, asked: dict[str, Any]) -> str | None:
-    saved = pods.checkpointed_at(asked["workspace"])
+def _checkpointed_at(pods: NodePods, body: dict[str, Any]) -> str | None:
+    saved = pods.checkpointed_at(body["workspace"])
     return saved.isoformat() if saved else None
 
 
-def _log(pods: NodePods, asked: dict[str, Any]) -> LogChunk:
-    return pods.read_log(asked["pod_id"], int(asked["offset"]), min(int(asked["limit"]), CHUNK_MAX))
+def _log(pods: NodePods, body: dict[str, Any]) -> LogChunk:
+    return pods.read_log(body["pod_id"], int(body["offset"]), min(int(body["limit"]), CHUNK_MAX))
 
 
-AT_ANY_TIME: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
+CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "log": _log,
-    "tail": lambda pods, asked: pods.tail_log(asked["pod_id"], int(asked["lines"])),
-    "drop_workspace": lambda pods, asked: pods.drop_workspace(asked["workspace"]),
-    "measure": lambda pods, asked: measured_out(pods.measure(asked["pod_ids"], [HERE])),
+    "tail": lambda pods, body: pods.tail_log(body["pod_id"], int(body["lines"])),
+    "drop_workspace": lambda pods, body: pods.drop_workspace(body["workspace"]),
+    "measure": lambda pods, body: measured_out(pods.measure(body["pod_ids"], [HERE])),
 }
-ONE_AT_A_TIME: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
-    "order": lambda pods, asked: {"entrypoint": pods.entrypoint(order_in(asked))},
-    "stop": lambda pods, asked: pods.stop(asked["pod_id"], int(asked["grace_seconds"])),
+SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
+    "order": lambda pods, body: {"entrypoint": pods.entrypoint(order_in(body))},
+    "stop": lambda pods, body: pods.stop(body["pod_id"], int(body["grace_seconds"])),
     "look": _look,
-    "known": lambda pods, asked: list(pods.known()),
+    "known": lambda pods, body: list(pods.list_pods()),
     "clear": _clear,
     "checkpointed_at": _checkpointed_at,
 }

@@ -1,4 +1,4 @@
-"""Exit with 0 once the agent of this machine answers and Ray has started; otherwise say what is missing.
+"""Exit with 0 once the agent of this machine answers and Ray has started; otherwise print the obstacle.
 
 python -m pools.runtimes.ray.node.check SETTINGS
 """
@@ -22,7 +22,7 @@ def main(path: str) -> int:
 
 
 def obstacle_of(node: NodeSettings) -> str:
-    """Why the node cannot run pods yet; empty once it can."""
+    """Return why the node cannot run pods yet, or an empty string."""
     request = urllib.request.Request(
         f"http://{node.address}:{node.agent_port}/obstacle", data=b"{}", method="POST",
         headers={"Authorization": f"Bearer {node.secret}"},

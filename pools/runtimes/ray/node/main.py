@@ -29,41 +29,41 @@ STOP_SECONDS = 5.0
 def main(path: str) -> int:
     node = node_settings(Path(path))
     node.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    told = threading.Event()
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    here = os.getpid()
-    pods = NodePods(node.root, f"{here}:{start_time(here)}", node.workspaces, node.environments)
+        signal.signal(number, lambda *_: stopping.set())
+    own_pid = os.getpid()
+    pods = NodePods(node.root, f"{own_pid}:{start_time(own_pid)}", node.workspaces, node.environments)
     agent = Agent((node.address, node.agent_port), pods, node.secret, lambda: raylet.obstacle(node, process))
     process = raylet.start(node)
     threading.Thread(target=agent.serve_forever, daemon=True).start()
     try:
-        _until_over(process, told)
+        _wait_for_end(process, stopping)
     finally:
-        agent.closing = True  # how pods end now is our doing, not what became of them
+        agent.closing = True  # pods that end from now on must not be reported: this shutdown ends them
         agent.shutdown()
         agent.server_close()
         _end_pods(pods)
         raylet.end(process)
         _clean(node)
-    return 0 if told.is_set() else 1
+    return 0 if stopping.is_set() else 1
 
 
-def _until_over(process: subprocess.Popen[bytes], told: threading.Event) -> None:
+def _wait_for_end(process: subprocess.Popen[bytes], stopping: threading.Event) -> None:
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
-    while process.poll() is None and not told.wait(LOOK_SECONDS):
+    while process.poll() is None and not stopping.wait(LOOK_SECONDS):
         if anchor and (fd is None or select.select([fd], [], [], 0)[0]):
             return
 
 
 def _end_pods(pods: NodePods) -> None:
-    """Those whose keeper died with the raylet leave processes behind; the others are asked to end."""
-    for pod_id in pods.known():
+    """Stop all pods, including the processes of pods whose keeper died with the raylet."""
+    for pod_id in pods.list_pods():
         pods.stop(pod_id, 0)
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
-        reports = pods.look(pods.known()).values()
+        reports = pods.look(pods.list_pods()).values()
         if all(report.state in (PodState.EXITED, PodState.UNKNOWN) for report in reports):
             return
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Pods of a node, kept like local ones but started by Ray."""
+"""Pods of a Ray node, which differ from local pods in that Ray starts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pools.runtimes.pod_dir import PodDir
 
 
 class NodePods(LocalRuntime):
-    """`workspaces` where several nodes share them, `environments` where they lie on this machine."""
+    """Pods of one node, with optional paths of shared `workspaces` and of `environments`."""
 
     def __init__(self, root: Path, anchor: str, workspaces: str = "", environments: str = "") -> None:
         super().__init__(root, anchor, environments=Path(environments) if environments else None)
@@ -21,7 +21,7 @@ class NodePods(LocalRuntime):
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def entrypoint(self, order: PodOrder) -> str:
-        """Take the order. The answer is what the pod's job runs; empty where there is nothing to start."""
+        """Record the order; return the command of the pod's job, empty if the pod must not start."""
         self.start(order)
         pod = self._dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
@@ -30,4 +30,4 @@ class NodePods(LocalRuntime):
         return f"cd / && exec {shlex.join(keeper)}"
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
-        """Ray does, on the node that the job names."""
+        """Do nothing: Ray starts the shim as the pod's job."""

@@ -19,20 +19,20 @@ from pools.runtimes.shim.processes import descendants, send
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # in the output of `ray start`
 GRACE_SECONDS = 8.0
-# On the head: a node that died is noticed after some five seconds, one that hangs after thirty; Ray's own
-# patience is fifteen and a minute. With much less a machine that is merely busy loses all its pods.
-_NOTICE = {
+# The head detects a dead node after about 5 s and one that hangs after 30 s, instead of Ray's 15 s and 60 s.
+# With much shorter timeouts a machine that is merely busy would lose all its pods.
+_HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "5000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_raylet_start_wait_time_s": "120",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node whose head is gone ends; Ray waits a minute
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node without its head ends; Ray waits 60 s
 }
 
-# What listens on all addresses and answers anybody is not started; that of two there is no switch for, but
-# they do without where their port cannot be.
-_SILENCE = {
+# Unauthenticated listeners on all addresses are disabled. Two of them have no switch, but an invalid port
+# keeps them from starting.
+_NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
     "DASHBOARD_METRIC_PORT": "-1",
     "AUTOSCALER_METRIC_PORT": "-1",
@@ -40,7 +40,9 @@ _SILENCE = {
 
 
 def start(node: NodeSettings) -> subprocess.Popen[bytes]:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever Ray leaves behind comes to us
+    ctypes.CDLL(None).prctl(
+        _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
+    )  # orphans of Ray are reparented to this process
     token = node.root / "secret"
     token.write_text(node.secret)
     written = node.root / "ray.log"
@@ -55,8 +57,10 @@ def start(node: NodeSettings) -> subprocess.Popen[bytes]:
 
 
 def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
-    """Why Ray cannot run pods on this node yet; empty once it can. `ray start` has waited for the raylet to
-    register with the head when it says that the runtime started."""
+    """Return why Ray cannot run pods on this node yet, or an empty string.
+
+    `ray start` reports that the runtime started once the raylet has registered with the head.
+    """
     if process.poll() is not None:
         return f"ray start ended with exit code {process.returncode}"
     log = (node.root / "ray.log").read_text(errors="replace")
@@ -81,20 +85,20 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Nothing of ours but what Ray needs: pods get an environment of their own."""
+    """Return the few inherited variables that Ray needs, and its settings; pods get their own environment."""
     passed_on = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
-    kept = {name: os.environ[name] for name in passed_on if name in os.environ}
-    return kept | _NOTICE | _SILENCE | {
+    inherited = {name: os.environ[name] for name in passed_on if name in os.environ}
+    return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
-        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",  # 3.11.4 and 3.11.9 understand each other
-        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the keeper knows the pod's own grace
+        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",  # 3.11.4 and 3.11.9 are compatible
+        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the keeper applies the pod's own grace period
     }  # fmt: skip
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """With all that Ray started; the agent ends pods before."""
+    """End Ray with all its processes; the agent has ended the pods before."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -103,11 +107,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:
         for pid in left:
             send(pid, signal.SIGKILL)
-        _bury()
+        _reap()
         time.sleep(0.05)
 
 
-def _bury() -> None:
+def _reap() -> None:
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

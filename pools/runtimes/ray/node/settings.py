@@ -10,9 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """`head` is the cluster's `address:port` for raylets; a head is told its own. `temp` is Ray's directory
-    for this node alone, removed at its end; empty for Ray's own choice. `workspaces` is
-    where all nodes find what pods share; empty: each has its own. `extra` goes to `ray start`."""
+    """Settings of one node.
+
+    `head` is the `address:port` that raylets join; on the head it is its own. `temp` is Ray's temporary
+    directory, deleted at the end, or empty for Ray's default. `workspaces` is a directory shared by all
+    nodes, or empty if each node has its own. `extra` holds further arguments of `ray start`.
+    """
 
     label: str
     address: str
@@ -30,5 +33,5 @@ class NodeSettings:
 
 
 def node_settings(path: Path) -> NodeSettings:
-    told: dict[str, Any] = json.loads(path.read_text())
-    return NodeSettings(**{**told, "root": Path(told["root"]), "extra": tuple(told.get("extra", ()))})
+    fields: dict[str, Any] = json.loads(path.read_text())
+    return NodeSettings(**{**fields, "root": Path(fields["root"]), "extra": tuple(fields.get("extra", ()))})
