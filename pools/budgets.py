@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown, suggestion
-from pools.engine.budgets import UNBOUND, Allowance, Budget, DisruptionReason, allowance
+from pools.engine.budgets import UNLIMITED, Allowance, Budget, DisruptionReason, allowance
 from pools.engine.schedule import InvalidSchedule, parse_schedule
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
@@ -53,7 +53,7 @@ def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
 def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
     """Return how many of the pool's nodes may be drained now; an expired pool ignores its budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
-        return UNBOUND
+        return UNLIMITED
     states = [node.state for node in nodes]
     out = sum(state not in USABLE and state not in PENDING for state in states)
     return allowance(budgets_of(pool), len(states), out, now)
@@ -72,7 +72,8 @@ def summary(each: Mapping[str, Any]) -> str:
     if not each.get("schedule"):
         return f"at most {many} at once{which}"
     zone = each.get("zone", "UTC")
-    return f"at most {many} at once{which}, from {each['schedule']} ({zone}) for {_duration_text(each['duration'])}"
+    duration = _duration_text(each["duration"])
+    return f"at most {many} at once{which}, from {each['schedule']} ({zone}) for {duration}"
 
 
 def _budget(each: Mapping[str, Any]) -> Budget:

@@ -45,7 +45,7 @@ def draining_answers(going: Sequence[NodeToDrain], *, running_it: bool) -> list[
         DrainingNodeAnswer(
             node=each.node.name,
             pods=each.work.pods,
-            not_preemptible=each.work.firm,
+            not_preemptible=each.work.non_preemptible,
             gpu_seconds_lost=each.work.gpu_seconds,
             work=[str(work) for work in each.workloads] if running_it else None,
             blocked_by=each.blocked_by,

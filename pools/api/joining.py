@@ -121,7 +121,7 @@ class MachineView(TokenlessView):
     def machine_secret(self, headers: Mapping[str, Any]) -> str:
         """Return the machine's secret; raise Unauthenticated if Berth did not issue it."""
         secret = _secret(headers)
-        if not secrets.is_a_machines(secret):
+        if not secrets.is_machine_secret(secret):
             raise Unauthenticated(UNKNOWN)
         self.spend("write", f"machine {secret}")
         return secret

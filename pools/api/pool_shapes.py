@@ -116,9 +116,9 @@ Budgets = Annotated[
     Any,
     Field(
         description="Maximum number of nodes that may be disrupted at once when the pool removes nodes "
-        "because they are empty or underutilised (default: both). With a schedule (five cron fields) a budget "
-        "applies for its duration (seconds, or 8h) from each scheduled time in its zone. The strictest "
-        "budget applies. Manual drains are not blocked, but count."
+        "because they are empty or underutilised (default: both). With a schedule (five cron fields) a "
+        "budget applies for its duration (seconds, or 8h) from each scheduled time in its zone. The "
+        "strictest budget applies. Manual drains are not blocked, but count."
     ),
     WithJsonSchema(
         {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-LOW_UTILISATION = (3, 10)  # below three tenths of the capacity
+LOW_UTILISATION = (3, 10)  # less than 3/10 of the capacity
 BINDING = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 
@@ -11,10 +11,9 @@ BINDING = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 class Pressure:
     """The load on a pool. Queued, running and capacity are thousandths of slots.
 
-    `queued` is the work that waits for nodes, may run by its limits and fits this pool, and the work reserved
-    on nodes that still boot; `binding` is the resource by which it fills the most slots. `nodes` are ready.
-    `gang_nodes` is the number of empty nodes that hold the queued work, gang by gang.
-    `booting` nodes are ordered and not ready yet.
+    `queued` counts work that fits this pool and is within its limits but waits for nodes, and work reserved
+    on booting nodes; `binding` is its scarcest resource. `nodes` are ready, `booting` ones are ordered but
+    not ready. `gang_nodes` is the number of empty nodes that hold the queued work without splitting gangs.
     """
 
     queued: int
@@ -28,10 +27,10 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
-    """`slots_per_node` in thousandths, durations in seconds.
+    """Settings of the autoscaler, with `slots_per_node` in thousandths and durations in seconds.
 
-    `ready_threshold`: while the pool has not taken on work yet, and with fewer nodes never will; 0 once it
-    has. A pool that may have no node at all waits for work before it heeds it.
+    `ready_threshold` is 0 once the pool is operational. A pool with a minimum of 0 ignores the threshold
+    until there is work.
     """
 
     min: int
@@ -44,7 +43,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClockValues:
-    """Seconds on one clock; None: never, or not idle, or no end."""
+    """Times in seconds; None for never scaled, not idle, or no expiry."""
 
     now: float
     last_scaled_at: float | None = None
@@ -65,37 +64,37 @@ class ScaleDecision:
     desired: int
     rule: Rule
     reason: str
-    held: bool = False  # the rule says less, the cooldown says not yet
+    held: bool = False  # a smaller size is decided but waits for the cooldown
 
 
 def desired_nodes(
     pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ClockValues
 ) -> ScaleDecision:
-    """The first rule that applies; only a step down waits for the cooldown."""
+    """Return the decision of the first rule that applies; only scaling down waits for the cooldown."""
     if clock.expires_at is not None and clock.now >= clock.expires_at:
         return ScaleDecision(0, Rule.EXPIRED, "the pool has expired")
     decision = (
-        _for_the_queue(pressure, current_desired, config)
+        _for_queued_work(pressure, current_desired, config)
         or _when_idle(pressure, current_desired, config, clock)
-        or _when_hardly_used(pressure, config)
+        or _at_low_utilisation(pressure, config)
         or ScaleDecision(current_desired, Rule.STEADY, "demand is met")
     )
-    bounded = _within(config, decision)
-    if bounded.desired < current_desired and _cooling(config, clock):
+    bounded = _within_limits(config, decision)
+    if bounded.desired < current_desired and _in_cooldown(config, clock):
         return ScaleDecision(
             current_desired, bounded.rule, f"{bounded.reason}; waiting for the cooldown", held=True
         )
     return bounded
 
 
-def _for_the_queue(pressure: Pressure, current: int, config: AutoscalerConfig) -> ScaleDecision | None:
+def _for_queued_work(pressure: Pressure, current: int, config: AutoscalerConfig) -> ScaleDecision | None:
     if pressure.queued <= 0:
         return None
     by_slots = _ceil(pressure.queued, config.slots_per_node)
     more = max(by_slots, pressure.gang_nodes)
     desired = max(pressure.nodes + more, current, config.ready_threshold)
-    by = "" if pressure.binding == "gpu" else f" by {BINDING.get(pressure.binding, pressure.binding)}"
-    reason = f"{_slots(pressure.queued)} queued{by}: {_nodes(more)} on top of {pressure.nodes} ready"
+    resource = "" if pressure.binding == "gpu" else f" by {BINDING.get(pressure.binding, pressure.binding)}"
+    reason = f"{_slots(pressure.queued)} queued{resource}: {_nodes(more)} on top of {pressure.nodes} ready"
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 
@@ -113,30 +112,30 @@ def _when_idle(
     return ScaleDecision(current, Rule.STEADY, reason)
 
 
-def _when_hardly_used(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
-    part, whole = LOW_UTILISATION
-    if pressure.running * whole >= pressure.capacity * part:
+def _at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
+    numerator, denominator = LOW_UTILISATION
+    if pressure.running * denominator >= pressure.capacity * numerator:
         return None
     needed = _ceil(pressure.running, config.slots_per_node) + 1
     used = f"{_slots(pressure.running)} of {_slots(pressure.capacity)} in use"
     return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILISATION, used)
 
 
-def _within(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:
-    floor = max(config.min, config.ready_threshold) if config.min > 0 else 0
-    desired = min(max(decision.desired, floor), config.max)
+def _within_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:
+    minimum = max(config.min, config.ready_threshold) if config.min > 0 else 0
+    desired = min(max(decision.desired, minimum), config.max)
     if desired == decision.desired:
         return decision
     bound = (
         f"limited to the maximum of {config.max}"
         if desired < decision.desired
-        else f"raised to the minimum of {floor}"
+        else f"raised to the minimum of {minimum}"
     )
     return ScaleDecision(desired, decision.rule, f"{decision.reason}; {bound}")
 
 
-def _cooling(config: AutoscalerConfig, clock: ClockValues) -> bool:
-    """A clock that was set back ends the cooldown, or it might last for years."""
+def _in_cooldown(config: AutoscalerConfig, clock: ClockValues) -> bool:
+    """Return whether the cooldown is running. A clock that was set back ends it."""
     if clock.last_scaled_at is None:
         return False
     return 0 <= clock.now - clock.last_scaled_at < config.cooldown

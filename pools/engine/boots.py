@@ -1,17 +1,17 @@
-"""Decide how long a pool waits after failed boots, and when it stops ordering nodes."""
+"""Delay of orders after failed boots, and the end of provisioning."""
 
 FIRST_DELAY = 30
 LONGEST_DELAY = 1800
 
 
 def delay_after(failures: int) -> int:
-    """Seconds from the latest of so many failed boots in a row to the next order; doubles with each one."""
+    """Return the seconds between the latest failed boot and the next order; they double each time."""
     if failures <= 0:
         return 0
-    doublings = min(failures - 1, 10)  # the longest delay is reached before
+    doublings = min(failures - 1, 10)  # the maximum delay is reached earlier
     return min(FIRST_DELAY << doublings, LONGEST_DELAY)
 
 
 def stops_provisioning(failures: int, limit: int) -> bool:
-    """A limit of 0 never stops a pool; its delays still grow."""
+    """Return whether the limit is reached; a limit of 0 never stops provisioning."""
     return 0 < limit <= failures

@@ -9,16 +9,18 @@ from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
-    """Why the pool itself takes a node out of use."""
+    """Why the pool itself removes a node."""
 
-    EMPTY = "empty"  # nothing runs on it
-    UNDERUTILISED = "underutilised"  # the pool can do without it, and what runs on it has to go
+    EMPTY = "empty"  # no pod runs on it
+    UNDERUTILISED = "underutilised"  # the pool does not need it; its pods have to move
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most `nodes`, or `percent` of them, out of use at once. With a `schedule` it holds for `duration`
-    from each time that comes round, by the clocks of `zone`; without one, always."""
+    """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at once.
+
+    With a `schedule` the budget applies for `duration` from each scheduled time in `zone`, otherwise always.
+    """
 
     nodes: int | None = None
     percent: int | None = None
@@ -29,45 +31,44 @@ class Budget:
     text: str = ""
 
     def most_of(self, total: int) -> int:
-        """Parts of a node count as one: 10 % of 19 nodes are 2."""
+        """Return the limit for a pool of `total` nodes, rounded up: 10 % of 19 nodes are 2."""
         if self.percent is None:
             return self.nodes or 0
         return -(-total * self.percent // 100)
 
     def holds(self, now: datetime) -> bool:
-        return self.schedule is None or self._begun(now) is not None
+        return self.schedule is None or self._start(now) is not None
 
     def until(self, now: datetime) -> datetime | None:
-        """When it stops holding; None: never, or it does not hold."""
-        begun = None if self.schedule is None else self._begun(now)
-        return None if begun is None else begun + self.duration
+        """Return when the budget stops applying; None if it always applies or does not apply now."""
+        start = None if self.schedule is None else self._start(now)
+        return None if start is None else start + self.duration
 
-    def _begun(self, now: datetime) -> datetime | None:
+    def _start(self, now: datetime) -> datetime | None:
         assert self.schedule is not None
         return self.schedule.last_run(now, self.zone, within=self.duration)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How many more nodes may go now, for each reason that a budget binds, and which budget that is."""
+    """Number of nodes that may still be drained, and the budget that limits it, for each limited reason."""
 
     more: Mapping[DisruptionReason, int] = field(default_factory=dict)
     by: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
-    def allows(self, reason: DisruptionReason, taken: int = 0) -> bool:
-        """One more, when `taken` are being taken already."""
-        return reason not in self.more or taken < self.more[reason]
+    def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
+        """Return whether one more node may be drained in addition to `chosen` ones."""
+        return reason not in self.more or chosen < self.more[reason]
 
-    def most(self, reason: DisruptionReason, wish: int) -> int:
-        return min(wish, self.more.get(reason, wish))
+    def most(self, reason: DisruptionReason, count: int) -> int:
+        return min(count, self.more.get(reason, count))
 
 
-UNBOUND = Allowance()
+UNLIMITED = Allowance()
 
 
 def allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Of several budgets the tightest binds. `disrupted` of the `total` nodes are out of use already, for
-    whatever reason."""
+    """Return what the strictest budgets allow if `disrupted` of `total` nodes are already disrupted."""
     more: dict[DisruptionReason, int] = {}
     by: dict[DisruptionReason, Budget] = {}
     for budget in budgets:

@@ -12,7 +12,7 @@ FIELDS = ("min", "desired", "max")
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """`max` None is a fixed pool of `min` nodes; `desired` None waits for `min` to be ready."""
+    """Size of a pool: without `max` it has `min` nodes; without `desired` its ready threshold is `min`."""
 
     min: int
     max: int | None = None
@@ -33,39 +33,42 @@ class NodeSpec:
 
     @property
     def ready_threshold(self) -> int:
-        """So many nodes must be ready before the pool takes on work."""
+        """Number of nodes that must be ready before the pool accepts pods."""
         return self.min if self.desired is None else self.desired
 
     @property
     def initial_nodes(self) -> int:
-        """How many a new pool sets out to have; none, where none is allowed, until there is work."""
+        """Number of nodes of a new pool; 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
         return min(max(count, self.min), self.ceiling)
 
 
-def node_spec(given: Any) -> NodeSpec:
-    """From a number, a pair (floor, ceiling), a mapping of min, max and desired, or a spec."""
-    match given:
+def node_spec(value: Any) -> NodeSpec:
+    """Parse a number, a pair of minimum and maximum, a mapping of min, max and desired, or a spec.
+
+    Raises Invalid.
+    """
+    match value:
         case NodeSpec():
-            return given
+            return value
         case bool():
             pass
         case int():
-            return NodeSpec(given)
+            return NodeSpec(value)
         case [floor, ceiling]:
             return NodeSpec(floor, ceiling)
         case Mapping():
-            unknown = sorted(str(key) for key in given if key not in FIELDS)
+            unknown = sorted(str(key) for key in value if key not in FIELDS)
             if unknown:
-                known = ", ".join(FIELDS)
-                raise Invalid(Problem(f"nodes.{key}", "is not known", allowed=known) for key in unknown)
-            if "min" in given:
-                return NodeSpec(given["min"], given.get("max"), given.get("desired"))
+                allowed = ", ".join(FIELDS)
+                raise Invalid(Problem(f"nodes.{key}", "unknown key", allowed=allowed) for key in unknown)
+            if "min" in value:
+                return NodeSpec(value["min"], value.get("max"), value.get("desired"))
             raise Invalid([Problem("nodes.min", "is missing")])
-    allowed = "a number, a pair of floor and ceiling, or min, max and desired"
-    raise Invalid([Problem("nodes", "is not a number of nodes", shown(given), allowed)])
+    allowed = "a number, a pair of minimum and maximum, or min, max and desired"
+    raise Invalid([Problem("nodes", "is not a number of nodes", shown(value), allowed)])
 
 
 def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:
@@ -99,7 +102,7 @@ def _desired(floor: int, ceiling: object, desired: object) -> list[Problem]:
     highest = ceiling if isinstance(ceiling, int) else floor
     if lowest <= desired <= highest:
         return []
-    message = "is too small" if desired < lowest else "is above what the pool may have"
+    message = "is too small" if desired < lowest else "exceeds the size of the pool"
     return [Problem("nodes.desired", message, str(desired), f"{lowest} to {highest}")]
 
 

@@ -1,15 +1,15 @@
 """Decide a pool's next step from current to desired nodes.
 
-A node counts once: pending (ordered, not there yet), current (takes work, or would if nobody had cordoned
-it) or draining. All that is known stands in rows, so a step is a function of what is, not of what happened:
-an event changes the fleet, `next_step` looks at the fleet.
+A node counts once: as pending (ordered, not ready), current (ready or cordoned) or draining. All state is in
+rows, so a step depends on the present fleet and not on past events: an event changes the fleet, and
+`next_step` reads only the fleet.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pools.engine.budgets import UNBOUND, Allowance
+from pools.engine.budgets import UNLIMITED, Allowance
 from pools.engine.victims import HEAD, Work, allowed, victims
 
 
@@ -23,8 +23,8 @@ class Phase(StrEnum):
 class Fleet:
     """The nodes of a pool by ordinal.
 
-    `retiring` are drained on somebody's order, whatever is desired; `in_flight` is how many the one call to
-    the provider asks for; `may_order` is no while a failed call waits for its tick, or the pool is paused.
+    `retiring` nodes are drained on request, whatever the desired size; `in_flight` is the number of nodes in
+    the current order; `may_order` is false while a failed order is delayed or the pool is paused.
     """
 
     desired: int
@@ -44,14 +44,14 @@ class Fleet:
 
     @property
     def effective(self) -> int:
-        """What there will be without doing anything more: so that no gap is ordered for twice."""
+        """Number of nodes without further steps, so that missing nodes are not ordered twice."""
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
     def ordinals_in_use(self) -> frozenset[int]:
         return self.current | self.pending | self.draining | self.retiring
 
-    # What happened, as a change of the fleet.
+    # Events as changes of the fleet.
 
     def with_desired(self, desired: int) -> "Fleet":
         return replace(self, desired=desired)
@@ -60,7 +60,7 @@ class Fleet:
         return replace(self, in_flight=order.count)
 
     def provisioned(self, ordinals: Iterable[int]) -> "Fleet":
-        """The call is over; these came, be they fewer or later than was hoped."""
+        """Return the fleet after an order that brought these nodes, possibly fewer than ordered."""
         return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.ordinals_in_use))
 
     def provision_failed(self) -> "Fleet":
@@ -74,24 +74,24 @@ class Fleet:
             return self
         return replace(self, pending=self.pending - {ordinal}, current=self.current | {ordinal})
 
-    def lost(self, ordinal: int) -> "Fleet":
-        gone = {ordinal}
+    def without(self, ordinal: int) -> "Fleet":
+        node = {ordinal}
         return replace(
             self,
-            current=self.current - gone,
-            pending=self.pending - gone,
-            draining=self.draining - gone,
-            retiring=self.retiring - gone,
+            current=self.current - node,
+            pending=self.pending - node,
+            draining=self.draining - node,
+            retiring=self.retiring - node,
         )
 
     def drained(self, ordinal: int) -> "Fleet":
-        """Ignored for a node that was ordinals_in_use back meanwhile."""
+        """Return the fleet without this drained node; no change if its drain was reverted."""
         return replace(self, draining=self.draining - {ordinal}, retiring=self.retiring - {ordinal})
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Ask the provider for `count` instances, for the ordinals from `start_ordinal` on."""
+    """Order `count` instances with ordinals from `start_ordinal` on."""
 
     count: int
     start_ordinal: int
@@ -99,21 +99,21 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """In this order."""
+    """Drain these nodes, in this order."""
 
     ordinals: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UndoDrain:
-    """Abort these drains; the nodes take on work again."""
+    """Abort these drains; the nodes accept pods again."""
 
     ordinals: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`blocked_by`: those that would go too, did a budget not keep them."""
+    """Commands and the fleet after them; `blocked` nodes are kept only by a disruption budget."""
 
     fleet: Fleet
     commands: tuple[Order | Drain | UndoDrain, ...] = ()
@@ -121,18 +121,18 @@ class Step:
 
 
 def next_step(
-    fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNBOUND
+    fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNLIMITED
 ) -> Step:
-    """What to do now, with the fleet as it is once that is begun. Nothing to do: no commands.
+    """Return the commands to start now, possibly none, and the fleet after them.
 
-    `work_to_lose` by ordinal, absent = none: those with the least go first, as far as budgets allow.
+    `work_to_lose` is by ordinal; nodes with the least work are drained first, as far as budgets allow.
     """
     commands: list[Order | Drain | UndoDrain] = []
     blocked: tuple[int, ...] = ()
     if fleet.desired > len(fleet.current) and fleet.draining:
         fleet, reverted = _undo_drains(fleet)
         commands.append(reverted)
-    if _something_missing(fleet) and not fleet.in_flight and fleet.may_order:
+    if _lacks_nodes(fleet) and not fleet.in_flight and fleet.may_order:
         order = _order(fleet)
         fleet = fleet.ordered(order)
         commands.append(order)
@@ -140,33 +140,33 @@ def next_step(
         chosen = surplus(fleet, work_to_lose or {})
         going, blocked = allowed(chosen, work_to_lose or {}, allowance)
         if going:
-            gone = frozenset(going)
-            fleet = replace(fleet, current=fleet.current - gone, draining=fleet.draining | gone)
+            drained = frozenset(going)
+            fleet = replace(fleet, current=fleet.current - drained, draining=fleet.draining | drained)
             commands.append(Drain(going))
     return Step(fleet, tuple(commands), blocked)
 
 
 def surplus(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
-    """Who goes, in this order, whatever budgets say. The head only where no node at all is desired."""
+    """Return the nodes to drain in order, ignoring budgets; the head only if no node is desired."""
     alone = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
     return victims(fleet.current, len(fleet.current) - fleet.desired, work_to_lose, head_too=alone)
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """As many as are desired again, lowest ordinal first: those that would be drained last."""
-    back = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
-    ordinals_in_use = frozenset(back)
-    fleet = replace(fleet, draining=fleet.draining - ordinals_in_use, current=fleet.current | ordinals_in_use)
-    return fleet, UndoDrain(back)
+    """Revert as many drains as needed, lowest ordinals first, which would be drained last."""
+    ordinals = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
+    returning = frozenset(ordinals)
+    fleet = replace(fleet, draining=fleet.draining - returning, current=fleet.current | returning)
+    return fleet, UndoDrain(ordinals)
 
 
-def _something_missing(fleet: Fleet) -> bool:
-    """Nodes; or the head, without which the others are no use, be there as many of them as there may."""
+def _lacks_nodes(fleet: Fleet) -> bool:
+    """Return whether nodes are missing, or the head, without which the other nodes are useless."""
     return fleet.desired > fleet.effective or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _order(fleet: Fleet) -> Order:
-    """Consecutive ordinals after the highest one; a missing head first, and alone if need be."""
+    """Return an order for consecutive ordinals after the highest one, or for a missing head first."""
     missing = max(fleet.desired - fleet.effective, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

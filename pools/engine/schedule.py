@@ -31,7 +31,9 @@ class Schedule:
 
         A local time that occurs twice, when clocks go back, runs the first time.
         """
-        latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(hours=3)  # clocks may have gone back
+        latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
+            hours=3
+        )  # margin for a change of the clocks
         for run in CronSim(self.expression, latest, reverse=True):
             age = now.timestamp() - run.replace(tzinfo=zone).timestamp()
             if age >= within.total_seconds():

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """What a node counts as; one that is lost or ended counts as nothing."""
+    """How a node is counted; a lost or ended node is not counted."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -16,7 +16,7 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One node, pending from `began` on. `moves` in the order in which they were written down."""
+    """Life of one node, pending from `began` on; `moves` are in the order of their records."""
 
     began: float
     moves: tuple[tuple[float, NodePhase], ...] = ()
@@ -24,7 +24,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """From `at` on, until the next point."""
+    """Node counts from `at` until the next point."""
 
     at: float
     desired: int
@@ -36,41 +36,46 @@ class Point:
 def timeline(
     lives: Iterable[Life], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """A point at `begin` and one for each later moment at which a number changed. `desired`: from when on how
-    many, at least one entry, in order of time; before the first of them as many as from it on."""
-    changes = sorted([*_of_nodes(lives), *((at, "desired", count) for at, count in desired)], key=_when)
+    """Return a point at `begin` and one for each later change of a count.
+
+    `desired` has at least one entry of time and count, in order; the first count also applies before its
+    time.
+    """
+    changes = sorted(
+        [*_node_changes(lives), *((at, "desired", count) for at, count in desired)], key=_time_of
+    )
     counts = {"desired": desired[0][1], "current": 0, "pending": 0, "draining": 0}
     points: list[Point] = []
-    for at, what, number in changes:
+    for at, kind, number in changes:
         if at > end:
             break
-        counts[what] = number if what == "desired" else counts[what] + number
-        here = Point(max(at, begin), **counts)
-        if points and points[-1].at == here.at:
-            points[-1] = here
+        counts[kind] = number if kind == "desired" else counts[kind] + number
+        point = Point(max(at, begin), **counts)
+        if points and points[-1].at == point.at:
+            points[-1] = point
         else:
-            points.append(here)
+            points.append(point)
     if not points or points[0].at > begin:
         points.insert(0, Point(begin, desired[0][1], 0, 0, 0))
     return tuple(_without_repeats(points))
 
 
 def thinned(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]:
-    """At most so many: the last of each stretch of equal length, where there are more."""
+    """Return at most `most` points: the last one of each of as many equal periods."""
     if len(points) <= most or most < 1:
         return tuple(points)
     begin = points[0].at
-    stretch = (end - begin) / most or 1.0
-    last = {min(most - 1, int((point.at - begin) / stretch)): point for point in points}
+    period = (end - begin) / most or 1.0
+    last = {min(most - 1, int((point.at - begin) / period)): point for point in points}
     return tuple(last[number] for number in sorted(last))
 
 
-def _of_nodes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
+def _node_changes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
     for life in lives:
         phase, at = NodePhase.PENDING, life.began
         yield at, phase, 1
         for moved, to in life.moves:
-            at = max(at, moved)  # a clock that was set back undoes nothing
+            at = max(at, moved)  # a clock that was set back changes nothing
             if to == phase:
                 continue
             if phase != NodePhase.GONE:
@@ -80,7 +85,7 @@ def _of_nodes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
             phase = to
 
 
-def _when(change: tuple[float, str, int]) -> float:
+def _time_of(change: tuple[float, str, int]) -> float:
     return change[0]
 
 

@@ -9,13 +9,13 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """What runs on a node, or is promised to run there. Compares: the least to lose comes first.
+    """Pods that run on a node or are reserved there; compares by what a drain would lose.
 
-    `firm` pods may not be preempted: a drain would wait for them without limit. Seconds count since the
-    start, or since the last checkpoint.
+    A drain waits without limit for `non_preemptible` pods. Seconds count since the start or the last
+    checkpoint.
     """
 
-    firm: int = 0
+    non_preemptible: int = 0
     gpu_seconds: int = 0
     cpu_seconds: int = 0
     pods: int = 0
@@ -27,7 +27,7 @@ NONE = Work()
 def victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, head_too: bool = False
 ) -> tuple[int, ...]:
-    """So many, in the order in which they go; among equals the highest ordinal first, the head last."""
+    """Return `count` nodes in drain order: the least work first, then the highest ordinal, the head last."""
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NONE), -ordinal))
     chosen = ordered[: max(count, 0)]
@@ -37,7 +37,7 @@ def victims(
 def allowed(
     chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those of the chosen that may go now, and those that a budget holds back."""
+    """Split the chosen nodes into those that may be drained now and those that a budget blocks."""
     going: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:

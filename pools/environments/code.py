@@ -19,7 +19,7 @@ _PARTS = (
 
 @cache
 def worker_code() -> bytes:
-    """A tar that is the same for the same files; no secret is in it."""
+    """Return Berth's code for workers as a reproducible tar; it contains no secret."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for part in _PARTS:
@@ -33,7 +33,7 @@ def worker_code() -> bytes:
 
 
 def code_file(directory: Path) -> Path:
-    """The same as a file, for scripts that run on this machine."""
+    """Write the code to a file for scripts that run on this machine; return its path."""
     path = directory / f"worker-{hashlib.sha256(worker_code()).hexdigest()[:16]}.tar"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -16,7 +16,7 @@ from pools.environments.progress import Progress, ended_outside, progress_of
 from pools.runtimes.shim.processes import start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-# The script writes what it says, and at its end how it ended: nobody has to wait for it.
+# The script's output and exit code go to files, so that no process has to wait for it.
 KEEPER = 'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
 _PASSED_ON = (
     "PATH",
@@ -37,7 +37,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a node's environment is made by; the secrets stand in no file."""
+    """Script and secrets that create an environment; the secrets are written to no file."""
 
     digest: str
     script: str
@@ -46,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Boot:
-    """How far a node is. `why` it failed, if it did."""
+    """Progress of a node's installation; `why` is the reason of a failure."""
 
     progress: Progress
     ready: bool = False
@@ -54,16 +54,16 @@ class Boot:
 
 
 class LocalEnvironments:
-    """Under `root`: an environment by its digest, and `boots/NAME` for each node that gets one."""
+    """Environments under `root` by digest, with `boots/NAME` for each node that is being installed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin(self, name: str, recipe: Recipe) -> None:
-        """Run the script for a node, unless it runs or has ended. After a crash it is run again."""
+        """Run the script for a node unless it runs or has ended; after a crash it runs again."""
         home = self._home(name)
-        if (home / "exit").exists() or self._lives(home):
+        if (home / "exit").exists() or self._is_running(home):
             return
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True, mode=0o700)
@@ -72,55 +72,57 @@ class LocalEnvironments:
         (home / "phases").touch()
         child = subprocess.Popen(
             ["/bin/sh", "-c", KEEPER, str(home)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd="/", env=self._told(home, recipe), start_new_session=True,
+            stderr=subprocess.DEVNULL, cwd="/", env=self._script_env(home, recipe), start_new_session=True,
         )  # fmt: skip
         self._children.append(child)
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def look(self, name: str, secrets: Mapping[str, str]) -> Boot | None:
         """Return the progress of a script, or None if no process runs it and it left no exit code."""
-        self._bury()
+        self._reap()
         home = self._home(name)
-        alive = self._lives(home)  # asked first: a script that ends after this has written its exit code
+        alive = self._is_running(
+            home
+        )  # read before the exit code, so that a script ending in between is not missed
         code = _text(home / "exit").strip()
         progress = progress_of(_text(home / "phases").splitlines(), secrets.values())
         if code:
             if code == "0" and progress.ready:
                 return Boot(progress, ready=True)
-            progress = progress if progress.failed else self._unexplained(progress, home, code, secrets)
+            progress = progress if progress.failed else self._failed_outside(progress, home, code, secrets)
             return Boot(progress, why=progress.why)
         return Boot(progress) if alive else None
 
     def end(self, name: str) -> None:
-        """Its script is stopped, and forgotten. Whoever else makes the same environment goes on."""
+        """Stop the node's script and delete its record; other nodes with the same environment continue."""
         home = self._home(name)
         record = read_record(str(home / "process"))
-        if record is not None and self._lives(home):
+        if record is not None and self._is_running(home):
             with suppress(ProcessLookupError):
                 os.killpg(int(record["pid"]), signal.SIGKILL)
         shutil.rmtree(home, ignore_errors=True)
 
     def clear(self, keep: frozenset[str]) -> list[str]:
-        """Remove environments that are not to be kept, and that no script is at; their digests."""
-        at_work = {_text(path) for path in self.root.glob("boots/*/digest")}
-        gone = []
-        for place in sorted(self.root.glob("[0-9a-f]" * 64)):
-            if place.is_dir() and place.name not in keep | at_work and self._remove(place):
-                gone.append(place.name)
-        return gone
+        """Delete environments that are neither in `keep` nor being installed; return their digests."""
+        installing = {_text(path) for path in self.root.glob("boots/*/digest")}
+        deleted = []
+        for path in sorted(self.root.glob("[0-9a-f]" * 64)):
+            if path.is_dir() and path.name not in keep | installing and self._remove(path):
+                deleted.append(path.name)
+        return deleted
 
-    def _remove(self, place: Path) -> bool:
-        """Under the lock that scripts hold while they make it; whoever comes then makes it anew."""
-        with Path(f"{place}.lock").open("w") as lock:
+    def _remove(self, path: Path) -> bool:
+        """Delete an environment under the lock of its script; a later script creates it again."""
+        with Path(f"{path}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            (place / ".ready").unlink(missing_ok=True)
-            shutil.rmtree(place, ignore_errors=True)
+            (path / ".ready").unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
         return True
 
-    def _told(self, home: Path, recipe: Recipe) -> dict[str, str]:
+    def _script_env(self, home: Path, recipe: Recipe) -> dict[str, str]:
         env = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name[:4] == "PIP_"}
         return {
             **env,
@@ -132,11 +134,13 @@ class LocalEnvironments:
             "BERTH_APT": "no",
         }
 
-    def _unexplained(self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]) -> Progress:
-        """It ended outside of its phases: a full disk, a text that the shell cannot read."""
+    def _failed_outside(
+        self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
+    ) -> Progress:
+        """Return the progress of a script that failed outside of its phases, for example for a full disk."""
         return ended_outside(progress, f"{_text(home / 'output')}\nexit code {code}", secrets.values())
 
-    def _lives(self, home: Path) -> bool:
+    def _is_running(self, home: Path) -> bool:
         record = read_record(str(home / "process"))
         fields = stat_fields(int(record["pid"])) if record else None
         if record is None or fields is None:
@@ -146,7 +150,7 @@ class LocalEnvironments:
     def _home(self, name: str) -> Path:
         return self.root / "boots" / name
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pools.plugins.registry import SECRET_PLACEHOLDER
 
 STATES = ("running", "done", "failed")
-MESSAGE_MOST, PHASES_MOST = 4000, 64
+MESSAGE_MAX, PHASES_MAX = 4000, 64
 UNREACHABLE = re.compile(
     "Failed to establish a new connection|NewConnectionError|name resolution|Name or service not known"
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
@@ -27,23 +27,23 @@ class Phase:
     exit_code: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Without an exit code where none is known, as phases of an environment have none."""
-        told = asdict(self)
+        """Return the phase as stored, without an exit code if it has none."""
+        fields = asdict(self)
         if self.exit_code is None:
-            del told["exit_code"]
-        return told
+            del fields["exit_code"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`phases` in order, each as it is now."""
+    """Progress of a script: its phases in order."""
 
     phases: tuple[Phase, ...] = ()
     ready: bool = False
 
     @classmethod
     def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
-        """As they are stored."""
+        """Read stored phases."""
         return cls(tuple(Phase(**row) for row in rows))
 
     @property
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def why(self) -> str:
-        """What failed, with the last line that it said."""
+        """Reason of the failure with the last line of output, or an empty string."""
         failed = self.failed
         if failed is None:
             return ""
@@ -60,14 +60,14 @@ class Progress:
         last = lines[-1] if lines else "no output"
         if failed.phase == START:
             return f"start script failed with exit code {failed.exit_code}: {last}"
-        if UNREACHABLE.search(failed.message):  # of which pip's own last line says nothing
+        if UNREACHABLE.search(failed.message):  # pip's last line does not mention it
             last += " (network unreachable, see the output)"
         return f"environment could not be installed: {failed.phase}: {last}"
 
 
 def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
-    """Of one run of the script; a line that is cut, or that something else wrote, is passed over."""
-    found: dict[str, Phase] = {}
+    """Parse the output of one run; incomplete and foreign lines are ignored."""
+    phases: dict[str, Phase] = {}
     ready = False
     for line in lines:
         phase = _phase(line, tuple(secrets))
@@ -75,14 +75,14 @@ def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
             continue
         if phase.phase == READY:
             ready = True
-        elif phase.phase in found or len(found) < PHASES_MOST:
-            found[phase.phase] = phase
-    return Progress(tuple(found.values()), ready)
+        elif phase.phase in phases or len(phases) < PHASES_MAX:
+            phases[phase.phase] = phase
+    return Progress(tuple(phases.values()), ready)
 
 
-def ended_outside(progress: Progress, said: str, secrets: Iterable[str] = ()) -> Progress:
-    """With one more phase, for a script that failed and none of its phases did."""
-    failed = Phase("script", "failed", 0, _hidden(said.strip(), secrets)[-MESSAGE_MOST:])
+def ended_outside(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
+    """Add a failed phase for a script that failed outside of its phases."""
+    failed = Phase("script", "failed", 0, _hidden(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 
 
@@ -94,12 +94,12 @@ def _hidden(message: str, secrets: Iterable[str]) -> str:
 
 def _phase(line: str, secrets: tuple[str, ...]) -> Phase | None:
     try:
-        told = json.loads(line)
-        name, state = str(told["phase"]), str(told["state"])
-        seconds, message = max(int(told["seconds"]), 0), str(told["message"])
+        fields = json.loads(line)
+        name, state = str(fields["phase"]), str(fields["state"])
+        seconds, message = max(int(fields["seconds"]), 0), str(fields["message"])
     except (ValueError, KeyError, TypeError):
         return None
     if state not in STATES or not name:
         return None
-    said = _hidden(message, secrets).replace("\0", "")[-MESSAGE_MOST:]
-    return Phase(name[:80], state, min(seconds, 10**6), said)
+    text = _hidden(message, secrets).replace("\0", "")[-MESSAGE_MAX:]
+    return Phase(name[:80], state, min(seconds, 10**6), text)

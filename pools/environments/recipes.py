@@ -1,4 +1,4 @@
-"""What nodes of this machine must install, with secrets."""
+"""Recipes of environments for nodes of this machine, with secrets."""
 
 from pools.environments.local import Recipe
 from pools.joining.sealed import Unopened
@@ -9,21 +9,23 @@ from pools.services.environments import secrets_for
 
 
 def recipe(pool_name: str, digest: str) -> Recipe:
-    """For an order of the pool."""
+    """Return the recipe for an order of the pool."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 
 def recipes(pool_name: str) -> dict[str, Recipe]:
-    """By instance, of nodes that are on their way."""
-    coming = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
-    rows = list(coming.select_related("pool", "environment"))
-    found = {row.environment_id: row for row in rows}
-    made = {digest: _recipe(row.pool, row.environment) for digest, row in found.items() if row.environment}
-    return {row.instance_id: made[row.environment_id] for row in rows if row.environment_id}
+    """Return the recipes of pending nodes by instance id."""
+    pending = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
+    rows = list(pending.select_related("pool", "environment"))
+    row_by_digest = {row.environment_id: row for row in rows}
+    recipe_by_digest = {
+        digest: _recipe(row.pool, row.environment) for digest, row in row_by_digest.items() if row.environment
+    }
+    return {row.instance_id: recipe_by_digest[row.environment_id] for row in rows if row.environment_id}
 
 
 def digests_in_use() -> frozenset[str]:
-    """Of nodes that are there, and of pools that may order some."""
+    """Return the digests of environments that nodes or pools use."""
     nodes = Node.objects.filter(state__in=ALIVE).exclude(environment=None)
     pools = NodePool.objects.exclude(built_environment=None)
     of_nodes = nodes.values_list("environment_id", flat=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Shell scripts for the machine; each does no harm when run again."""
+    """Idempotent shell scripts for the machine."""
 
     start: str = ""
     stop: str = ""
@@ -17,7 +17,7 @@ class Instructions:
 
 @runtime_checkable
 class Instructs(Protocol):
-    """A runtime that needs something to run on its nodes before it can run pods there."""
+    """A runtime whose nodes must run a script before they can run pods."""
 
     def instructions(self, node: "Node") -> Instructions: ...
 

@@ -1,18 +1,18 @@
 """The program that joins a machine to a pool and follows its instructions.
 
-It runs there alone: the standard library only.
+It uses only the standard library.
 
-    BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
+BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
 
-It measures the machine, joins, and calls every few seconds: to say that it is there, that its provider takes
-it back (on EC2), and to hear which node it is. What makes it that node is a shell script in the answer, run
-as the user this runs as; another script when it is that node no longer. The exit code and the last output of
-the first travel to the server with every call.
+It measures the machine, joins, and calls every few seconds to report that the machine runs and whether EC2
+will interrupt it, and to get its node. The response has a shell script that makes the machine this node, and
+one that undoes it; both run as the user of this program. Each call reports the first script's exit code and
+last output.
 
-It runs on the Python that the machine has: 3.9 or newer.
+It requires Python 3.9 or later.
 
-Certificates are checked, against BERTH_CA where that names a file. Plain HTTP is for this machine alone,
-unless BERTH_PLAIN_HTTP=1 says that the network is trusted: who can change an answer can run anything here.
+Certificates are verified, against the file BERTH_CA if set. Plain HTTP is allowed only on this machine,
+unless BERTH_PLAIN_HTTP=1 declares the network trusted: a forged response could run any command here.
 """
 
 import json
@@ -34,13 +34,13 @@ STATE = os.environ.get("BERTH_MACHINE_STATE", "/var/lib/berth-machine")
 
 
 class Refused(Exception):
-    """The server knows us no longer, or never did."""
+    """The server does not know this machine."""
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Where a redirect leads, our secret would be shown to somebody else."""
+    """A redirect would send our secret to another server."""
 
-    def redirect_request(self, *asked):
+    def redirect_request(self, *arguments):
         # type: (object) -> None
         return None
 
@@ -51,12 +51,12 @@ def main():
         print("BERTH_URL is not https:// (BERTH_PLAIN_HTTP=1 allows it)", file=sys.stderr)
         return 2
     on_ec2 = metadata("instance-id")
-    secret = remembered() or joined(on_ec2)
+    secret = stored_secret() or joined(on_ec2)
     boot, start = Boot(), Start()
     while True:
         try:
             body = {"interruption": interruption() if on_ec2 else None}  # type: dict[str, object]
-            body.update(booted=boot.told(), started=start.report())
+            body.update(booted=boot.report(), started=start.report())
             answer = send("machines/call", body, secret)
             boot.follow(answer)
             start.follow(answer)
@@ -65,12 +65,12 @@ def main():
             print("refused: %s" % refusal, file=sys.stderr)
             return 1
         except OSError as error:
-            print("no answer: %s" % error, file=sys.stderr)
+            print("no response: %s" % error, file=sys.stderr)
         time.sleep(EVERY_SECONDS)
 
 
 class Boot:
-    """The script that installs what a node is to have: it runs beside our calls, which tell how far it is."""
+    """The script that installs a node's environment; it runs beside the calls, which report its progress."""
 
     def __init__(self):
         # type: () -> None
@@ -79,14 +79,14 @@ class Boot:
 
     def follow(self, answer):
         # type: (dict[str, object]) -> None
-        """Begun once for each node that is to have something; what nobody asks for any more is stopped."""
-        wanted = str(answer.get("digest") or "")
-        if wanted == self.digest:
+        """Start the script once per environment; stop one that is no longer requested."""
+        digest = str(answer.get("digest") or "")
+        if digest == self.digest:
             return
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, 9)
-        self.digest, self.process = wanted, None
-        if not wanted:
+        self.digest, self.process = digest, None
+        if not digest:
             return
         os.makedirs(self.place, mode=0o700, exist_ok=True)
         for name, text in (("script", str(answer["prepare"])), ("phases", "")):
@@ -107,11 +107,11 @@ class Boot:
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
 
-    def told(self):
+    def report(self):
         # type: () -> dict[str, object] | None
         if self.process is None:
             return None
-        code = self.process.poll()  # before the phases: those of a script that has ended are all there
+        code = self.process.poll()  # read before the phases, so that an ended script's are complete
         with open(os.path.join(self.place, "phases"), "rb") as file:
             phases = phases_in(file.read().decode("utf-8", "replace"))
         output = last_output(os.path.join(self.place, "output"))
@@ -119,8 +119,7 @@ class Boot:
 
 
 class Start:
-    """The script that makes the machine its node. It runs beside our calls, for it may install much, and a
-    machine that does not call for three minutes counts as gone."""
+    """The script that makes the machine a node; it runs beside the calls, because it may take minutes."""
 
     def __init__(self):
         # type: () -> None
@@ -132,7 +131,7 @@ class Start:
 
     def follow(self, answer):
         # type: (dict[str, object]) -> None
-        """Stop being the former node and begin to be the present one, where either has changed."""
+        """Stop the former node and start the current one if the instructions have changed."""
         if all(self.answer.get(name) == answer.get(name) for name in ("instance", "node", "start")):
             self.answer = answer
             return
@@ -158,7 +157,7 @@ class Start:
 
     def report(self):
         # type: () -> dict[str, object] | None
-        """None where there is no script, or the server does not say for which instance it is."""
+        """Return the script's progress; None without a script or an instance."""
         if self.process is None or not self.answer.get("instance"):
             return None
         running = self.process.returncode is None
@@ -175,7 +174,7 @@ class Start:
 
 def command(answer, name):
     # type: (dict[str, object], str) -> list[str]
-    """From a file for our eyes only: a script holds secrets, and every user can read command lines."""
+    """Return a command that reads the script from a private file: command lines are public."""
     return ["/bin/sh", write_private(name + ".sh", str(answer[name]))]
 
 
@@ -193,17 +192,17 @@ def last_output(path):
 
 def phases_in(lines):
     # type: (str) -> list[dict[str, object]]
-    """Each as it is now; `ready` is none of them, and half a line is the next call's."""
-    found = {}  # type: dict[str, dict[str, object]]
+    """Parse the latest state of each phase; ignore incomplete lines."""
+    phases = {}  # type: dict[str, dict[str, object]]
     for line in lines.splitlines():
         try:
             phase = json.loads(line)
             phase["message"] = printable(phase["message"])
             if phase["phase"] != "ready":
-                found[phase["phase"]] = phase
+                phases[phase["phase"]] = phase
         except (ValueError, KeyError, TypeError):
             pass
-    return list(found.values())[:64]
+    return list(phases.values())[:64]
 
 
 def printable(text):
@@ -216,11 +215,11 @@ def joined(on_ec2):
     token = os.environ.pop("BERTH_JOIN_TOKEN", "")
     while True:
         try:
-            body = measured(on_ec2)  # its own address is not known before the server's is
+            body = measured(on_ec2)  # the own address is unknown until the server's resolves
             body["token"] = token
             answer = send("node-pools/%s/join" % POOL, body)
-            return remember(str(answer["secret"]))
-        except OSError as error:  # also "not known yet": the machine may be faster than its order's answer
+            return store_secret(str(answer["secret"]))
+        except OSError as error:  # also a conflict: the machine may be faster than its order
             print("not joined yet: %s" % error, file=sys.stderr)
             time.sleep(EVERY_SECONDS)
 
@@ -250,13 +249,13 @@ def nvidia_smi():
 
 def memory_mib():
     # type: () -> int
-    with open("/proc/meminfo") as told:
-        return next(int(line.split()[1]) // 1024 for line in told if line.startswith("MemTotal:"))
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) // 1024 for line in file if line.startswith("MemTotal:"))
 
 
 def own_address():
     # type: () -> str
-    """That by which this machine reaches the server."""
+    """Return the address from which this machine reaches the server."""
     host = URL.split("://")[1].split("/")[0].rsplit(":", 1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.connect((host, 9))  # sends nothing
@@ -265,7 +264,7 @@ def own_address():
 
 def metadata(path):
     # type: (str) -> str
-    """EC2's own word about this machine, asked for in version 2 only; nothing where there is none."""
+    """Return a value from EC2's metadata service (IMDSv2), or an empty string."""
     wanted = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     try:
         ask = urllib.request.Request(METADATA + "/latest/api/token", method="PUT", headers=wanted)
@@ -297,10 +296,10 @@ def send(path, body, secret=""):
     try:
         return json.load(opener().open(ask, timeout=TIMEOUT))
     except urllib.error.HTTPError as error:
-        said = error.read().decode(errors="replace")[:500]
+        text = error.read().decode(errors="replace")[:500]
         if error.code in (401, 404, 422):
-            raise Refused(said)
-        raise OSError("%d: %s" % (error.code, said))
+            raise Refused(text)
+        raise OSError("%d: %s" % (error.code, text))
 
 
 def is_safe(url):
@@ -318,16 +317,16 @@ def opener():
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirects)
 
 
-def remembered():
+def stored_secret():
     # type: () -> str
     try:
-        with open(os.path.join(STATE, "secret")) as kept:
-            return kept.read().strip()
+        with open(os.path.join(STATE, "secret")) as file:
+            return file.read().strip()
     except OSError:
         return ""
 
 
-def remember(secret):
+def store_secret(secret):
     # type: (str) -> str
     write_private("secret", secret)
     return secret
@@ -335,7 +334,7 @@ def remember(secret):
 
 def write_private(name, text):
     # type: (str, str) -> str
-    """The path of the file, which only its owner can read."""
+    """Write a file that only its owner can read; return its path."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     path = os.path.join(STATE, name)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class Unopened(Exception):
-    """It was sealed with a key that this installation no longer has."""
+    """The secret was sealed with a key that this installation no longer has."""
 
 
 def seal(secret: str) -> str:
@@ -25,9 +25,9 @@ def unseal(sealed: str) -> str:
 
 
 def _keys() -> MultiFernet:
-    """The present key seals; those before it still open."""
-    known = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
-    return MultiFernet([Fernet(_derived(key)) for key in known])
+    """Return the current key, which seals, and the former ones, which still unseal."""
+    keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+    return MultiFernet([Fernet(_derived(key)) for key in keys])
 
 
 def _derived(key: str) -> bytes:

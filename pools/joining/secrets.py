@@ -1,8 +1,8 @@
 """Derive and verify the secrets of machines.
 
-What an order's machines join with, and what any machine calls with later, is worked out from the
-installation's key: nothing of it is stored, and an order that is repeated after a crash says the same again.
-Only tokens that people issue are random, and of them a digest is kept.
+The secrets of orders, machines and pods are derived from the installation's key: they are not stored, and an
+order that is repeated after a crash has the same secret. Only issued join tokens are random; their digest is
+stored.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ import secrets
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 SALT = "berth.pools.joining"
-PEOPLE = "join_"
+TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_order(pool: str, client_token: str) -> str:
-    """Lets each machine of the order join."""
+    """Return the secret with which each machine of the order joins."""
     return _signed("order", f"{pool}.{client_token}")
 
 
@@ -28,42 +28,42 @@ def for_machine(key: int) -> str:
 
 
 def for_pod(key: str) -> str:
-    """What the worker in a session's pod shows; it counts as long as the pod lives."""
+    """Return the secret of a session's worker, valid as long as its pod runs."""
     return _signed("pod", key)
 
 
 def for_port(key: str) -> str:
-    """What a pod that opens ports knows us by: others on its node can call it too."""
+    """Return the secret by which a pod with open ports recognizes Berth."""
     return _signed("port", key)
 
 
 def for_cluster(pool: str) -> str:
-    """What the nodes of a pool's cluster ask each other, and us, for."""
+    """Return the secret shared by Berth and all nodes of a pool's cluster."""
     return _signature("cluster", pool)
 
 
 def for_gang(workload: str, run: int) -> str:
-    """What the pods of one run know of each other, and nobody else."""
+    """Return the secret shared by the pods of one run."""
     return _signature("gang", f"{workload}.{run}")
 
 
-def is_a_machines(secret: str) -> bool:
-    """Whether it is one to call with, of whatever machine; asks no row."""
+def is_machine_secret(secret: str) -> bool:
+    """Return whether the secret belongs to any node or machine, without a query."""
     return any(subject(secret, kind) is not None for kind in ("node", "machine"))
 
 
 def subject(secret: str, kind: str) -> str | None:
-    """What it stands for, if we made it for that."""
-    said, _, what = secret.partition(".")
-    value, _, signature = what.rpartition(".")
-    if said != kind or not value or not constant_time_compare(signature, _signature(kind, value)):
+    """Return the key in the secret, or None if it is not a valid secret of this kind."""
+    stated_kind, _, signed = secret.partition(".")
+    value, _, signature = signed.rpartition(".")
+    if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):
         return None
     return value
 
 
 def issue() -> tuple[str, str]:
-    """A random one, and its digest."""
-    secret = PEOPLE + secrets.token_urlsafe(32)
+    """Return a random join token and its digest."""
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     return secret, digest(secret)
 
 

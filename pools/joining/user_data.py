@@ -48,7 +48,7 @@ BERTH_CA
 
 
 def user_data(order: ProvisionOrder) -> str:
-    """The same for the same order, so that it can be repeated."""
+    """Return the first-boot script; deterministic, so that an order can be repeated. Raises ProviderError."""
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
         message = "BERTH_PUBLIC_URL is not set; machines need it to join"
@@ -67,18 +67,18 @@ def user_data(order: ProvisionOrder) -> str:
 
 
 def _authority() -> str:
-    """The certificates by which machines know this server, where those of their system do not tell."""
+    """Return the certificates with which machines verify this server, or an empty string."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
     try:
         return Path(settings.BERTH_PUBLIC_CA).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        message = f"the file that BERTH_PUBLIC_CA names cannot be read: {error}"
+        message = f"the file in BERTH_PUBLIC_CA cannot be read: {error}"
         raise ProviderError(ProviderErrorKind.SETTINGS, message) from error
 
 
 def _packed(text: str) -> str:
-    """Compressed, because EC2 takes 16 KiB of user data; the same for the same text."""
+    """Compress deterministically, because EC2 limits user data to 16 KiB."""
     return base64.encodebytes(gzip.compress(text.encode(), mtime=0)).decode()
 
 

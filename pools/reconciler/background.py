@@ -1,7 +1,7 @@
-"""Reconcile remote pools outside the scheduler loop, so that slow clouds block nobody.
+"""Reconcile remote pools outside the scheduler loop, so that slow clouds do not block it.
 
-A launch may take a minute; the lease of who leads lasts ten seconds. One pass of one pool goes on at a time:
-what the next one finds stands in rows, as after a crash.
+A launch may take a minute, but the leader's lease lasts ten seconds. Each pool has at most one pass at a
+time, and the next pass starts from rows, as after a crash.
 """
 
 from collections.abc import Callable
@@ -11,33 +11,33 @@ from django.db import connection
 
 from berth.db.wake import wake
 
-AT_ONCE = 8
+THREADS_MAX = 8
 
 
-class Apart:
-    """`reconcile` answers at once: with what the pool's last pass came to, or that it goes on."""
+class BackgroundReconciler:
+    """Runs reconciliation passes in threads."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="reconcile")
+    def __init__(self, threads_max: int = THREADS_MAX) -> None:
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="reconcile")
         self._passes: dict[int, Future[bool]] = {}
 
     def reconcile(self, pool_id: int, one_pass: Callable[[], bool]) -> bool:
-        """Raises what the last pass raised; the pool's next turn begins another."""
-        going_on = self._passes.get(pool_id)
-        if going_on is not None and not going_on.done():
+        """Start a pass unless one is running; return the outcome of the last pass, or raise its error."""
+        running = self._passes.get(pool_id)
+        if running is not None and not running.done():
             return False
         self._passes.pop(pool_id, None)
-        did = going_on.result() if going_on is not None else False
+        did = running.result() if running is not None else False
         self._passes[pool_id] = self._threads.submit(_in_thread, one_pass)
         return did
 
     def end(self) -> None:
-        """Waits for what is under way."""
+        """Wait for running passes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _in_thread(one_pass: Callable[[], bool]) -> bool:
-    """On a connection of the thread's own, which does not outlive the pass."""
+    """Run a pass on the thread's own connection, and close it."""
     try:
         did = one_pass()
         if did:

@@ -9,17 +9,17 @@ from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
 from pools.reconciler.rows import Pass
 
-AFTER_THE_TIMEOUT = timedelta(minutes=10)
+MARGIN = timedelta(minutes=10)
 
 
 def note(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
-    """Pods that may not be preempted are waited for without limit; somebody should know that we wait."""
+    """Record overdue drains once, because a drain waits without limit for non-preemptible pods."""
     wrote = False
-    patience = timedelta(seconds=pool.drain_timeout) + AFTER_THE_TIMEOUT
+    limit = timedelta(seconds=pool.drain_timeout) + MARGIN
     for node in nodes:
         if node.state != NodeState.DRAINING or node.emptied_at or node.drain_started_at is None:
             continue
-        if this.now >= node.drain_started_at + patience and not _said(pool, node):
+        if this.now >= node.drain_started_at + limit and not _is_recorded(pool, node):
             took = (this.now - node.drain_started_at).total_seconds()
             reason = f"draining for {took:.0f} s; pods are still running"
             begun = node.drain_started_at.isoformat()
@@ -28,7 +28,7 @@ def note(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
     return wrote
 
 
-def _said(pool: NodePool, node: Node) -> bool:
+def _is_recorded(pool: NodePool, node: Node) -> bool:
     assert node.drain_started_at is not None
     begun = node.drain_started_at.isoformat()
     return ScalingEvent.objects.filter(pool=pool, node=node, data__overdue=True, data__begun=begun).exists()

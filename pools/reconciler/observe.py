@@ -9,16 +9,16 @@ from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
-from pools.reconciler.rows import Pass, forget_trouble, living_of, locked, remember_trouble
+from pools.reconciler.rows import Pass, clear_error, living_of, locked, record_error
 from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_are_delayed
 from pools.services.nodes import interrupt_node
 
-THERE = (InstanceState.BOOTING, InstanceState.READY)
-WHILE_BOOTING = timedelta(seconds=3)
+EXISTING = (InstanceState.BOOTING, InstanceState.READY)
+BOOTING_INTERVAL = timedelta(seconds=3)
 
 
-def look(pool_id: int, this: Pass) -> bool:
-    """Each tick, and more often while nodes are on their way."""
+def compare(pool_id: int, this: Pass) -> bool:
+    """Compare at each tick, and more often while nodes boot; return whether rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
     if not _due(pool, this):
         return False
@@ -28,17 +28,17 @@ def look(pool_id: int, this: Pass) -> bool:
         with this.fence():
             pool = locked(pool_id)
             _ticked(pool, this)
-            remember_trouble(pool, "listing the instances", error, this.now)
+            record_error(pool, "listing the instances", error, this.now)
         return True
     with this.fence():
         pool = locked(pool_id)
         nodes = living_of(pool)
-        found = {instance.instance_id: instance for instance in listed}
-        did = [_compare(node, found.get(node.instance_id), pool, this) for node in nodes]
+        instances = {instance.instance_id: instance for instance in listed}
+        did = [_compare(node, instances.get(node.instance_id), pool, this) for node in nodes]
         ending, wrote = orphans.to_end(pool, nodes, listed, this)
         wrote |= long_drains.note(pool, nodes, this)
         _ticked(pool, this)
-        wrote |= not ending and _over(pool, nodes, this)
+        wrote |= not ending and _clear_error_when_done(pool, nodes, this)
     if ending:
         terminations.terminate(pool, ending, this)
     return any(did) or wrote or bool(ending)
@@ -51,7 +51,7 @@ def _due(pool: NodePool, this: Pass) -> bool:
     if this.now >= pool.ticked_at + interval:
         return True
     booting = Node.objects.filter(pool=pool, state__in=PENDING).exists()
-    return booting and this.now >= pool.ticked_at + min(interval, WHILE_BOOTING)
+    return booting and this.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
 
 
 def _ticked(pool: NodePool, this: Pass) -> None:
@@ -59,17 +59,17 @@ def _ticked(pool: NodePool, this: Pass) -> None:
     pool.save(update_fields=["ticked_at"])
 
 
-def _over(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
-    """Once the provider answers and nothing is left to order or end, its trouble is over."""
-    there = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.nodes_desired > there and not orders_are_delayed(pool, this.now)):
+def _clear_error_when_done(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
+    """Clear the pool's error once the provider responds and nothing is left to order or end."""
+    living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
+    if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, this.now)):
         return False
-    return forget_trouble(pool)
+    return clear_error(pool)
 
 
 def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:
-    if instance is None or instance.state not in THERE:
-        if node.state == NodeState.REQUESTED and instance is None and not _too_late(node, pool, this):
+    if instance is None or instance.state not in EXISTING:
+        if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, this):
             return False  # just ordered: a listing may lag behind
         _note_phases(node, instance)
         why = instance.message if instance is not None else ""
@@ -81,21 +81,21 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
     noted = _note_phases(node, instance) | _note_address(node, instance, this)
     if _is_ready(node, instance, this):
         return _join(node, instance, this)
-    if _too_late(node, pool, this):
+    if _is_overdue(node, pool, this):
         obstacle = f": {instance.message}" if instance.message else ""
         return _lose(node, f"not ready within {pool.boot_timeout} s{obstacle}", this)
     return noted | move(node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now)
 
 
 def _is_ready(node: Node, instance: Instance, this: Pass) -> bool:
-    """Its machine runs, has called where it does, and has what is to be installed on it."""
+    """Return whether the machine runs, has joined if required, and has its environment."""
     joined = node.joined_at or not this.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
 
 
 def _note_phases(node: Node, instance: Instance | None) -> bool:
-    """How far its environment is, where the provider knows."""
+    """Store the progress of the environment, if the provider reports it."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]
@@ -104,7 +104,7 @@ def _note_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _note_address(node: Node, instance: Instance, this: Pass) -> bool:
-    """Record where a booting node is, so that its runtime can be checked. Machines that join report it."""
+    """Store a booting node's address for checks of its runtime; joining machines report their own."""
     if this.provider.machines_join or node.address or not instance.address:
         return False
     node.address = instance.address
@@ -128,13 +128,13 @@ def _join(node: Node, instance: Instance, this: Pass) -> bool:
 
 def _lose(node: Node, reason: str, this: Pass) -> bool:
     booting = node.state in PENDING
-    lost = move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=this.now)
-    if lost:
+    is_lost = move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=this.now)
+    if is_lost:
         history.write(node.pool, ScalingKind.LOST, reason, at=this.now, node=node)
-    if lost and booting:
+    if is_lost and booting:
         note_failed_boot(node, reason, at=this.now)
-    return lost
+    return is_lost
 
 
-def _too_late(node: Node, pool: NodePool, this: Pass) -> bool:
+def _is_overdue(node: Node, pool: NodePool, this: Pass) -> bool:
     return this.now >= node.created_at + timedelta(seconds=pool.boot_timeout)

@@ -18,20 +18,20 @@ from pools.providers.base import (
     Shape,
 )
 from pools.reconciler import terminations
-from pools.reconciler.rows import Pass, living, locked, remember_trouble, waits
+from pools.reconciler.rows import Pass, living, locked, record_error, retry_is_delayed
 from pools.services.failed_boots import forget_failed_boots
 
-# After these nobody knows whether the call worked, nor after a crash: it is repeated under the same token.
+# After these errors, as after a crash, the call may have succeeded: it is repeated under the same token.
 UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 BOOTS_REMEMBERED = 10
 
 
 def carry_out(pool_id: int, this: Pass) -> bool:
-    """Also an order that an earlier pass wrote down and did not live to see answered."""
+    """Carry out the pool's order, possibly one of an earlier pass; return whether rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
-    if not pool.provisioning or pool.paused or waits(pool, this.now):
+    if not pool.provisioning or pool.paused or retry_is_delayed(pool, this.now):
         return False
-    if not _still_wanted(pool):
+    if not _is_still_needed(pool):
         return _drop(pool_id, this)
     order = _order(pool)
     try:
@@ -52,16 +52,16 @@ def _order(pool: NodePool) -> ProvisionOrder:
     )  # fmt: skip
 
 
-def _still_wanted(pool: NodePool) -> bool:
-    there = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING))
+def _is_still_needed(pool: NodePool) -> bool:
+    nodes = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING))
     for_the_head = pool.provisioning is not None and pool.provisioning["start_ordinal"] == HEAD
-    if for_the_head and pool.nodes_desired > 0 and not there.filter(ordinal=HEAD).exists():
+    if for_the_head and pool.nodes_desired > 0 and not nodes.filter(ordinal=HEAD).exists():
         return True
-    return pool.nodes_desired > there.count()
+    return pool.nodes_desired > nodes.count()
 
 
 def _drop(pool_id: int, this: Pass) -> bool:
-    """What it may have brought all the same serves no node: the next listing ends it."""
+    """Drop the order; instances that it may have created are terminated as orphans."""
     with this.fence():
         pool = locked(pool_id)
         if not pool.provisioning:
@@ -83,18 +83,18 @@ def _fail(pool_id: int, order: ProvisionOrder, error: ProviderError, this: Pass)
         pool.retry_at = this.now + timedelta(seconds=pool.reconcile_tick)
         _count(pool, error.kind)
         pool.save(update_fields=["provisioning", "retry_at", "provision_outcomes"])
-        remember_trouble(pool, f"ordering {order.count} nodes", error, this.now)
+        record_error(pool, f"ordering {order.count} nodes", error, this.now)
     return True
 
 
 def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: Pass) -> bool:
-    """Every instance of the answer gets a node; one that cannot have any is ended."""
+    """Create a node for each instance of the result; terminate instances that cannot be nodes."""
     with this.fence():
         pool = locked(pool_id)
         if not _is_ours(pool, order):
             return False
         nodes = living(pool_id)
-        fitting, surplus = _sorted_out(order, result.instances, {node.ordinal for node in nodes})
+        fitting, surplus = _split(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new(pool, this) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error
         _count(pool, "all" if len(fitting) >= order.count else "fewer")
@@ -102,8 +102,8 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         expected = _expected(pool, this)
         for instance in fitting:
             _create(pool, instance, order, expected, this)
-        said = f": {result.message}" if result.message else ""
-        reason = f"provider returned {len(fitting)} of {order.count} nodes{said}"
+        detail = f": {result.message}" if result.message else ""
+        reason = f"provider returned {len(fitting)} of {order.count} nodes{detail}"
         history.write(
             pool, kind, reason, at=this.now, after=pool.nodes_desired,
             start_ordinal=order.start_ordinal, token=order.client_token, asked=order.count, came=len(fitting),
@@ -126,23 +126,23 @@ def _is_ours(pool: NodePool, order: ProvisionOrder) -> bool:
 
 
 def _is_new(pool: NodePool, this: Pass) -> bool:
-    """Of an earlier pass's order the answer was lost, with the pass or on the way: it may have worked."""
+    """Return whether this pass created the order; otherwise an earlier call may have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == this.name
 
 
-def _sorted_out(
-    order: ProvisionOrder, instances: Iterable[Instance], taken: set[int]
+def _split(
+    order: ProvisionOrder, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Those that can be nodes, by ordinal, and those that cannot."""
-    asked = range(order.start_ordinal, order.start_ordinal + order.count)
+    """Split the instances into those that can be nodes, by ordinal, and the others."""
+    ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []
     for instance in sorted(instances, key=lambda instance: (instance.ordinal, instance.instance_id)):
         if instance.state in (InstanceState.ENDING, InstanceState.GONE):
             continue
-        fits = instance.ordinal in asked and instance.ordinal not in taken
+        fits = instance.ordinal in ordered and instance.ordinal not in used
         (fitting if fits else surplus).append(instance)
-        taken = taken | {instance.ordinal}
+        used = used | {instance.ordinal}
     return fitting, surplus
 
 
@@ -182,7 +182,7 @@ def _create(
 
 
 def _expected(pool: NodePool, this: Pass) -> datetime | None:
-    """When new nodes will be ready, if they take as long as the last ones did."""
+    """Return when new nodes will be ready, by the average of the latest boots."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:BOOTS_REMEMBERED]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return this.now + sum(times, timedelta()) / len(times) if times else None

@@ -1,9 +1,7 @@
-"""One reconciliation pass over a pool: look, end, decide, order.
+"""One reconciliation pass over a pool: compare, terminate, order, decide.
 
-All it knows between passes is in rows.
-
-The provider is called outside transactions. What is to be done stands in rows before the call, what came of
-it after: a crash in between is healed by the next pass, of this process or another.
+All state between passes is in rows, and the provider is called outside of transactions. Rows hold an order
+before the call and its outcome afterwards: after a crash in between, the next pass of any process continues.
 """
 
 import uuid
@@ -17,7 +15,7 @@ from pools.providers.base import Provider
 from pools.reconciler import observe, orders, steps, terminations
 from pools.reconciler.rows import Fence, Pass
 
-MOST_STEPS = 8
+STEPS_MAX = 8
 
 
 def reconcile(
@@ -28,14 +26,15 @@ def reconcile(
     fence: Fence = transaction.atomic,
     work_to_lose: Mapping[int, Work] | None = None,
 ) -> bool:
-    """True when something was done. Cheap where there is nothing to do.
+    """Run one pass; return whether it changed anything.
 
-    `work_to_lose` by node id, so that those go first with whom least is lost.
+    `work_to_lose` is by node id: nodes with the least work are drained first. Cheap if there is nothing to
+    do.
     """
     this = Pass(provider, now, fence, uuid.uuid4().hex)
-    did = observe.look(pool_id, this)
-    did |= terminations.end_the_done(pool_id, this)
-    for _ in range(MOST_STEPS):
+    did = observe.compare(pool_id, this)
+    did |= terminations.terminate_done(pool_id, this)
+    for _ in range(STEPS_MAX):
         progress = orders.carry_out(pool_id, this)
         progress |= steps.take(pool_id, this, work_to_lose or {})
         if not progress:

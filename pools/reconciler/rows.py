@@ -14,13 +14,16 @@ from pools.providers.base import Provider, ProviderError
 from pools.services.failed_boots import orders_are_delayed
 
 Fence = Callable[[], AbstractContextManager[None]]
-ONE_ROW_PER = timedelta(hours=1)
+REPEAT_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a pass works with. `fence()` is a transaction in which we still lead, or it raises. By `name` a
-    pass knows its own order from one that an earlier pass left behind."""
+    """Context of one pass.
+
+    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes the pass's
+    own order from one of an earlier pass.
+    """
 
     provider: Provider
     now: datetime
@@ -29,18 +32,21 @@ class Pass:
 
 
 def locked(pool_id: int) -> NodePool:
-    """Against other changes of the row; who only refers to it (a node's history does) need not wait, and so
-    cannot wait for us while we wait for the node."""
+    """Return the pool's row locked against changes but not against references.
+
+    A transaction that holds a node and writes its history therefore does not wait for the pool, which
+    prevents a deadlock.
+    """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
 def living(pool_id: int) -> list[Node]:
-    """Lost ones too: they hold their ordinal until they are ended."""
+    """Return the nodes that have not ended, including lost ones, which hold their ordinal until they end."""
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 
 def living_of(pool: NodePool) -> list[Node]:
-    """The same, each knowing the pool in hand: who writes of a node need not read its pool again."""
+    """Return the same nodes with `node.pool` set to this object, which saves a query per node."""
     nodes = living(pool.pk)
     for node in nodes:
         node.pool = pool
@@ -50,42 +56,47 @@ def living_of(pool: NodePool) -> list[Node]:
 def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
     nodes = tuple(nodes)
     draining = [node for node in nodes if node.state == NodeState.DRAINING and node.emptied_at is None]
-    ours = frozenset(node.ordinal for node in draining if node.drained_by_scaling)
+    by_scaling = frozenset(node.ordinal for node in draining if node.drained_by_scaling)
     current = _ordinals(nodes, USABLE)
     pending = _ordinals(nodes, PENDING)
     return Fleet(
         desired=pool.nodes_desired,
         current=current,
         pending=pending,
-        draining=ours,
-        retiring=frozenset(node.ordinal for node in nodes) - current - pending - ours,
+        draining=by_scaling,
+        retiring=frozenset(node.ordinal for node in nodes) - current - pending - by_scaling,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
-        may_order=not pool.paused and not waits(pool, now) and not orders_are_delayed(pool, now),
+        may_order=not pool.paused and not retry_is_delayed(pool, now) and not orders_are_delayed(pool, now),
         may_drain=not pool.paused,
     )
 
 
-def waits(pool: NodePool, now: datetime) -> bool:
-    """After a failed call, for the next tick; a clock that was set back must not make it wait for years."""
+def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
+    """Return whether a failed call delays the next one.
+
+    A clock that was set back does not prolong the delay.
+    """
     if pool.retry_at is None:
         return False
     return now < pool.retry_at <= now + timedelta(seconds=pool.reconcile_tick)
 
 
-def remember_trouble(pool: NodePool, what: str, error: ProviderError, now: datetime) -> None:
-    """On the pool, and in the history unless it stands there already."""
-    pool.last_error = f"{what}: {error.kind}: {error.message}"
+def record_error(pool: NodePool, action: str, error: ProviderError, now: datetime) -> None:
+    """Store the error with the pool, and in the history unless it was recorded there recently."""
+    pool.last_error = f"{action}: {error.kind}: {error.message}"
     pool.save(update_fields=["last_error"])
-    latest = ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()  # whatever the clock did
+    latest = (
+        ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()
+    )  # by key, because the clock may have been set back
     if latest is not None and (latest.kind, latest.reason) == (ScalingKind.ERROR, pool.last_error):
-        said_at = latest.at
-        if said_at <= now < said_at + ONE_ROW_PER:
+        recorded_at = latest.at
+        if recorded_at <= now < recorded_at + REPEAT_AFTER:
             return
     history.write(pool, ScalingKind.ERROR, pool.last_error, at=now, error=error.kind)
 
 
-def forget_trouble(pool: NodePool) -> bool:
-    """The provider answers again; failed boots remain the pool's trouble. False: nothing changed."""
+def clear_error(pool: NodePool) -> bool:
+    """Clear the provider's error but not that of failed boots; return whether it changed."""
     if pool.last_error == pool.boot_error:
         return False
     pool.last_error = pool.boot_error

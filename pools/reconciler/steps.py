@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from berth.db.moves import move, move_all
 from pools import history
 from pools.budgets import allowance_of
-from pools.engine import reconciler as mind
+from pools.engine import reconciler as decisions
 from pools.engine.victims import Work
 from pools.models import Node, NodePool
 from pools.models.node import USABLE, NodeState
@@ -18,7 +18,7 @@ from pools.services.readiness import note_readiness, readiness_changes
 
 
 def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
-    """One step. Judged without a lock first, for mostly there is nothing to do."""
+    """Take the next step, decided without a lock first; return whether rows changed."""
     pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
     due = would_autoscale(pool, nodes, this.now) or readiness_changes(pool, nodes)
     if not due and not _step(pool, nodes, this, work_to_lose):
@@ -35,26 +35,29 @@ def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
 
 def _step(
     pool: NodePool, nodes: Iterable[Node], this: Pass, work_to_lose: Mapping[int, Work]
-) -> tuple[mind.Order | mind.Drain | mind.UndoDrain, ...]:
+) -> tuple[decisions.Order | decisions.Drain | decisions.UndoDrain, ...]:
     nodes = tuple(nodes)
     by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
     allowance = allowance_of(pool, nodes, this.now)
-    return mind.next_step(fleet_of(pool, nodes, this.now), by_ordinal, allowance).commands
+    return decisions.next_step(fleet_of(pool, nodes, this.now), by_ordinal, allowance).commands
 
 
 def _begin(
-    command: mind.Order | mind.Drain | mind.UndoDrain, pool: NodePool, nodes: Mapping[int, Node], this: Pass
+    command: decisions.Order | decisions.Drain | decisions.UndoDrain,
+    pool: NodePool,
+    nodes: Mapping[int, Node],
+    this: Pass,
 ) -> None:
     match command:
-        case mind.Order(count, start_ordinal):
+        case decisions.Order(count, start_ordinal):
             pool.provisioning = {
                 "token": uuid.uuid4().hex, "count": count, "start_ordinal": start_ordinal,
                 "since": this.now.isoformat(), "pass": this.name, "environment": pool.built_environment_id,
             }  # fmt: skip
             pool.save(update_fields=["provisioning"])
-        case mind.Drain(ordinals):
+        case decisions.Drain(ordinals):
             _drain([nodes[ordinal] for ordinal in ordinals], pool, this)
-        case mind.UndoDrain(ordinals):
+        case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:
                 _undo_drain(nodes[ordinal], pool, this)
 
@@ -65,8 +68,8 @@ def _drain(nodes: Sequence[Node], pool: NodePool, this: Pass) -> None:
         "drain_started_at": this.now, "drain_reason": reason, "drained_by_scaling": True, "emptied_at": None,
     }  # fmt: skip
     moved = move_all(nodes, "state", expected=USABLE, to=NodeState.DRAINING, since=this.now, **draining)
-    told = [(node, reason) for node in moved]
-    history.write_each(pool, ScalingKind.DRAIN, told, at=this.now, after=pool.nodes_desired)
+    reasons = [(node, reason) for node in moved]
+    history.write_each(pool, ScalingKind.DRAIN, reasons, at=this.now, after=pool.nodes_desired)
 
 
 def _undo_drain(node: Node, pool: NodePool, this: Pass) -> None:

@@ -12,7 +12,7 @@ REMOTE_PROVIDERS = ("aws", "static")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a runtime supports.
+    """Capabilities of a runtime.
 
     `runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use more
     CPU or memory than its role's limit.

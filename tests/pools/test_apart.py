@@ -8,7 +8,7 @@ import pytest
 from pools.models import Node
 from pools.providers.base import ProvisionOrder, ProvisionResult
 from pools.reconciler import reconcile
-from pools.reconciler.background import Apart
+from pools.reconciler.background import BackgroundReconciler
 from tests.fakes.provider import FakeProvider
 from tests.pools.stage import START, pool
 
@@ -30,13 +30,13 @@ class Slow(FakeProvider):
 
 
 @pytest.fixture
-def apart() -> Iterator[Apart]:
-    made = Apart()
+def apart() -> Iterator[BackgroundReconciler]:
+    made = BackgroundReconciler()
     yield made
     made.end()
 
 
-def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: Apart) -> None:
+def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: BackgroundReconciler) -> None:
     made, provider = pool(2), Slow()
 
     def one_pass() -> bool:
@@ -56,7 +56,7 @@ def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: Apart) -> None:
     assert Node.objects.filter(state="ready").count() == 2
 
 
-def test_a_pass_that_breaks_is_told_of_and_the_next_one_begins(apart: Apart) -> None:
+def test_a_pass_that_breaks_is_told_of_and_the_next_one_begins(apart: BackgroundReconciler) -> None:
     def broken() -> bool:
         raise ZeroDivisionError
 

@@ -101,19 +101,19 @@ def test_after_a_failed_call_the_next_tick_tries_again_and_nothing_before() -> N
     failed = next_step(fleet(4, [0, 1])).fleet.provision_failed()
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()
-    assert commands(failed.lost(1)) == ()
+    assert commands(failed.without(1)) == ()
     assert commands(failed.ticked()) == (Order(2, 2),)
 
 
 @shows("SKY-53", "SKY-81")
 def test_a_lost_node_is_replaced() -> None:
-    assert commands(fleet(4, range(4)).lost(2)) == (Order(1, 4),)
+    assert commands(fleet(4, range(4)).without(2)) == (Order(1, 4),)
 
 
 def test_a_lost_head_comes_back_as_the_head() -> None:
-    lost = fleet(4, range(4)).lost(0)
+    lost = fleet(4, range(4)).without(0)
     assert commands(lost) == (Order(1, 0),)
-    two_lost = lost.lost(3)
+    two_lost = lost.without(3)
     step = next_step(two_lost)
     assert step.commands == (Order(1, 0),), "0 and 3 are no neighbours"
     assert commands(step.fleet.provisioned([0])) == (Order(1, 3),)
@@ -137,7 +137,11 @@ def test_nodes_with_least_to_lose_go_first() -> None:
 
 
 def test_what_may_not_be_preempted_goes_last_and_what_holds_no_gpu_counts_too() -> None:
-    work = {3: Work(firm=1, pods=1), 2: Work(gpu_seconds=9000, pods=1), 1: Work(cpu_seconds=5, pods=1)}
+    work = {
+        3: Work(non_preemptible=1, pods=1),
+        2: Work(gpu_seconds=9000, pods=1),
+        1: Work(cpu_seconds=5, pods=1),
+    }
     assert next_step(fleet(1, range(4)), work).commands == (Drain((1, 2, 3)),)
     assert next_step(fleet(1, range(5)), work).commands == (Drain((4, 1, 2, 3)),)
 
@@ -191,7 +195,7 @@ def test_a_late_drain_answer_does_not_remove_a_node_that_was_taken_back() -> Non
 @pytest.mark.parametrize("group", range(4))
 def test_a_lost_node_is_in_no_set_any_more(group: int) -> None:
     current, pending, draining, retiring = ([7] if index == group else [] for index in range(4))
-    assert fleet(3, current, pending, draining, retiring).lost(7).ordinals_in_use == frozenset()
+    assert fleet(3, current, pending, draining, retiring).without(7).ordinals_in_use == frozenset()
 
 
 def test_a_node_that_leaves_on_somebodys_order_is_replaced_and_not_taken_back() -> None:
@@ -267,7 +271,7 @@ class World:
             case "join" if (ordinal := pick(fleet.pending)) is not None:
                 self.fleet = fleet.joined(ordinal)
             case "lose" if (ordinal := pick(fleet.ordinals_in_use)) is not None:
-                self.fleet = fleet.lost(ordinal)
+                self.fleet = fleet.without(ordinal)
             case "drained" if (ordinal := pick(fleet.draining)) is not None:
                 self.fleet = fleet.drained(ordinal)
 

@@ -29,7 +29,7 @@ class RayNodesHere:
     """Provider that starts a raylet for each node that the local provider creates, and watches it.
 
     The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
-    own address in 127.0.0.0/8, all of which belong to this machine.
+    own address in 127.0.0.0/8, a network that belongs to this machine.
     """
 
     machines_join = False

@@ -54,9 +54,9 @@ def watch(scheduler: Scheduler) -> UseWatch:
 def made() -> Scheduler:
     from berth.server.wiring import wired
     from pools.reconciler import reconcile
-    from pools.reconciler.background import Apart
+    from pools.reconciler.background import BackgroundReconciler
 
-    wiring, apart = wired(), Apart()
+    wiring, apart = wired(), BackgroundReconciler()
 
     def reconcile_pool(pool: NodePool, now: datetime, held: Held, lost: Mapping[int, Work]) -> bool:
         provider = wiring.provider_of(pool)
