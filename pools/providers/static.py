@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import QuerySet
 
+from berth.core.words import counted
 from pools.environments.progress import START, Progress
 from pools.models import Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
@@ -103,8 +104,8 @@ class StaticProvider:
             f"; {machine.name} failed recently and is retried later: {why}"
             for machine, why in self._failed(order.pool)
         )
-        counts = f"{len(free)} joined machines are free, {fitting} of them large enough"
-        return counts + "".join(failed)
+        free_machines = counted(len(free), "free joined machine")
+        return f"{free_machines}, {fitting} of them large enough" + "".join(failed)
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine

@@ -28,7 +28,7 @@ def compare(pool_id: int, this: Pass) -> bool:
         with this.fence():
             pool = locked(pool_id)
             _ticked(pool, this)
-            record_error(pool, "listing the instances", error, this.now)
+            record_error(pool, "list instances", error, this.now)
         return True
     with this.fence():
         pool = locked(pool_id)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from berth.core.words import counted
 from pools import history
 from pools.engine.victims import HEAD
 from pools.models import Node, NodePool
@@ -83,7 +84,7 @@ def _fail(pool_id: int, order: ProvisionOrder, error: ProviderError, this: Pass)
         pool.retry_at = this.now + timedelta(seconds=pool.reconcile_tick)
         _count(pool, error.kind)
         pool.save(update_fields=["provisioning", "retry_at", "provision_outcomes"])
-        record_error(pool, f"ordering {order.count} nodes", error, this.now)
+        record_error(pool, f"order {counted(order.count, 'node')}", error, this.now)
     return True
 
 
@@ -110,7 +111,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         )  # fmt: skip
         if surplus:
             names = [instance.instance_id for instance in surplus]
-            reason = f"provider returned {len(names)} instances too many: terminated"
+            reason = f"terminated {counted(len(names), 'extra instance')} that the provider returned"
             history.write(pool, ScalingKind.SURPLUS, reason, at=this.now, instances=names)
     if surplus:
         terminations.terminate(pool, names, this)

@@ -83,7 +83,7 @@ def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
 
 def record_error(pool: NodePool, action: str, error: ProviderError, now: datetime) -> None:
     """Store the error with the pool, and in the history unless it was recorded there recently."""
-    pool.last_error = f"{action}: {error.kind}: {error.message}"
+    pool.last_error = f"could not {action} ({error.kind}): {error.message}"
     pool.save(update_fields=["last_error"])
     latest = (
         ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()

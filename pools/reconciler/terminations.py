@@ -35,7 +35,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], this: Pass) -> None:
         this.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:
         with this.fence():
-            record_error(locked(pool.pk), f"ending {', '.join(instance_ids)}", error, this.now)
+            record_error(locked(pool.pk), f"terminate {', '.join(instance_ids)}", error, this.now)
 
 
 def _end_rows(pool: NodePool, this: Pass) -> list[Node]:

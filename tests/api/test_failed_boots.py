@@ -170,7 +170,7 @@ def test_trouble_with_a_listing_does_not_hide_the_failed_boots(cloud: Ec2Pool) -
     stopped = cloud.answer["last_error"]
     cloud.place.front.next("DescribeInstances", Trouble("ExpiredToken"))
     cloud.run(15)
-    assert cloud.answer["last_error"].startswith("listing the instances: credentials")
+    assert cloud.answer["last_error"].startswith("could not list instances (credentials)")
     cloud.run(30)
     assert cloud.answer["last_error"] == stopped
 

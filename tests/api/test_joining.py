@@ -186,8 +186,8 @@ def test_a_machine_too_small_for_a_node_is_left_out(alice: Caller, metal: NodePo
     look(metal, nodes_desired=1)
     assert not Node.objects.filter(pool=metal).exists()
     metal.refresh_from_db()
-    said = "1 joined machines are free, 0 of them large enough"
-    assert metal.last_error == f"ordering 1 nodes: capacity: {said}"
+    said = "1 free joined machine, 0 of them large enough"
+    assert metal.last_error == f"could not order 1 node (capacity): {said}"
 
 
 # --- machines that an order brings

@@ -107,7 +107,7 @@ def test_an_account_at_its_limit_is_asked_again_each_tick_and_says_so_once(place
     assert place.front.count("CreateFleet") == 3
     assert stage.errors() == ["quota"]
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "ordering 2 nodes: quota: VcpuLimitExceeded: told to have no more"
+    assert stage.pool.last_error == "could not order 2 nodes (quota): VcpuLimitExceeded: told to have no more"
     place.front.capacity["on-demand"] = None
     stage.settle()
     stage.check()

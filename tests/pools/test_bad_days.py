@@ -46,7 +46,7 @@ def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
     stage.reconcile()
     assert stage.provider.count("provision") == 1
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "ordering 2 nodes: quota: the account may have 0 more"
+    assert stage.pool.last_error == "could not order 2 nodes (quota): the account may have 0 more"
     stage.pass_time(1)
     stage.reconcile()
     assert stage.provider.count("provision") == 2
@@ -79,7 +79,7 @@ def test_a_listing_that_comes_back_ends_the_trouble_of_one_that_failed() -> None
     stage.pass_time(15)
     stage.reconcile()
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "listing the instances: throttled: too many calls"
+    assert stage.pool.last_error == "could not list instances (throttled): too many calls"
     stage.pass_time(15)
     stage.reconcile()
     stage.pool.refresh_from_db()

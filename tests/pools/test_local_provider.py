@@ -143,5 +143,7 @@ def test_a_pool_on_this_machine_grows_until_the_devices_are_used_up(tmp_path: Pa
     devices = [device for node in Node.objects.all() for device in node.devices]
     assert sorted(devices) == [f"GPU-{n}" for n in range(8)]
     small.refresh_from_db()
-    assert small.last_error.startswith("ordering 2 nodes: capacity: this machine has 8 GPUs, 0 of them free")
+    assert small.last_error.startswith(
+        "could not order 2 nodes (capacity): this machine has 8 GPUs, 0 of them free"
+    )
     assert not reconcile(small.pk, provider=provider(tmp_path), now=START), "until the next tick"

@@ -18,7 +18,7 @@ from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.reconciler import reconcile
 from pools.runtimes.base import PodCause, PodState
-from pools.runtimes.ray.local_nodes import RayNodesHere
+from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
@@ -34,7 +34,7 @@ class Here:
     def __init__(self, root: Path) -> None:
         machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(3)))
         cut = LocalProvider(root / "nodes", machine)
-        self.provider = RayNodesHere(cut, root / "raylets", secrets.for_cluster)
+        self.provider = LocalRayNodes(cut, root / "raylets", secrets.for_cluster)
         self.runtime = RayRuntime(root / "ray", ray_nodes)
         shape = {"gpus_per_node": 1, "cpu_milli": 1000, "reconcile_tick": 1}
         self.pool = pool((0, 2), provider="local", runtime="ray", **shape)

@@ -28,7 +28,7 @@ from pools.providers.reachable import ReachableNodes
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.ray.local_nodes import RayNodesHere
+from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import installation, pending_instances, ray_nodes
 
@@ -66,7 +66,7 @@ def _wired(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     here = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
-    raylets = prepared(RayNodesHere(here, home / "raylets", secrets.for_cluster))
+    raylets = prepared(LocalRayNodes(here, home / "raylets", secrets.for_cluster))
     plain = prepared(here)
     wiring = Wiring(
         clock=clock,

@@ -25,7 +25,7 @@ END_SECONDS_MAX = 30.0
 _SOURCE = str(Path(__file__).resolve().parents[3])
 
 
-class RayNodesHere:
+class LocalRayNodes:
     """Provider that starts a raylet for each node that the local provider creates, and watches it.
 
     The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
