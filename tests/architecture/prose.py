@@ -22,7 +22,6 @@ BASELINE: dict[str, int] = {
     "benchmarks": 35,
     "docs": 56,
     "examples": 1,
-    "pools": 409,
     "projects": 6,
     "scheduler": 543,
     "tests": 737,
