@@ -18,7 +18,7 @@ Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; wheth
 COLUMNS: tuple[Column[Waits], ...] = (
     Column(
         "position",
-        "Queue position",
+        "Position",
         lambda row: row[0].queue_position if row[2] else None,
         order="queue_position",
         number=True,

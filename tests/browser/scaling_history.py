@@ -9,7 +9,7 @@ def create_scaling_history(train: NodePool) -> None:
     make.scaling(train, "autoscale", "two gangs of 8 wait", at=make.ago(hours=6), before=3, after=4)
     error = "ordering 1 nodes: capacity: There is no Spot capacity available that matches your request."
     make.scaling(train, "error", error, at=make.ago(hours=5.98))
-    make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(hours=5.5), after=4)
+    make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(hours=5.5), after=4)
     ended = make.node(
         train, 3, state="ended", since=make.ago(hours=1.9), created_at=make.ago(hours=5.5),
         ended_at=make.ago(hours=1.9),

@@ -115,7 +115,7 @@ def _machines(scene: Scene) -> None:
         before=3,
         after=4,
     )
-    make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(seconds=49), after=4)
+    make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(seconds=49), after=4)
 
 
 def _quotas(scene: Scene) -> None:
@@ -157,7 +157,7 @@ def _run(
         since=started,
         submitted_at=started - timedelta(minutes=3),
         run=1,
-        message=f"{gpus} of {gpus} pods run.",
+        message=f"{gpus} of {gpus} pods running.",
         **columns,
     )
     for _ in range(gpus):
@@ -197,7 +197,7 @@ def _running(scene: Scene) -> None:
             pools=["train"],
             started_at=started,
             since=started,
-            message="1 of 1 pods run.",
+            message="1 of 1 pods running.",
         )
         make.place(shared, node, [device], milli=milli)
         scene.workloads[name] = shared

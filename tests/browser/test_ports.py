@@ -37,7 +37,7 @@ def pod() -> Iterator[tuple[Pod, int]]:
 def interactive_workload(scene: Scene, pod: tuple[Pod, int]) -> Workload:
     workload = make.workload(
         scene.projects["robotics"], "desk", by=scene.people["bert"], kind="interactive", pools=["train"],
-        phase=Phase.RUNNING, run=1, started_at=make.ago(minutes=5), message="1 of 1 pods run.",
+        phase=Phase.RUNNING, run=1, started_at=make.ago(minutes=5), message="1 of 1 pods running.",
     )  # fmt: skip
     workload.spec = {**workload.spec, "kind": "interactive", "ports": [{"name": "lab"}]}
     workload.save()
