@@ -1,4 +1,4 @@
-"""Run something on a second database connection during a transaction."""
+"""Run a function on a second database connection during a transaction."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from django.db import connection
 
 
 def aside(work: Callable[[], object]) -> Any:
-    """What it gave; or what it raised, as a value. Must end within 20 seconds."""
+    """Return the result of `work`, or the exception it raised. It must end within 20 seconds."""
     answer: list[Any] = []
 
     def run() -> None:

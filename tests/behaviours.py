@@ -24,15 +24,15 @@ def shown_by(item: pytest.Item) -> list[str]:
 
 
 def refuse_unknown(items: Iterable[pytest.Item]) -> None:
-    known = {promise for promises in chapters().values() for promise in promises}
+    promised = {promise for promises in chapters().values() for promise in promises}
     for item in items:
         for claim in shown_by(item):
-            if claim not in known:
+            if claim not in promised:
                 raise pytest.UsageError(f"{item.nodeid} shows {claim!r}, which docs/behaviours has not.")
 
 
 class Collector:
-    """Gathers the claims of every collected test; the cases of one parametrised test count once."""
+    """Collect the claims of every test; the cases of a parametrised test count once."""
 
     def __init__(self) -> None:
         self.tests: dict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Alice and the others: one person per role, two departments, four projects, one pool."""
+"""Users of every role, two departments, four projects and one pool."""
 
 from dataclasses import dataclass
 
@@ -75,7 +75,7 @@ def make_cast() -> Cast:
 
 
 def training(name: str = "train-1", **changes: object) -> dict[str, object]:
-    """A small workload document."""
+    """Return a small workload document."""
     return {
         "name": name,
         "command": "true",

@@ -15,7 +15,7 @@ from berth.db.embedded import Embedded, serving
 from tests.behaviours import refuse_unknown
 
 ROOT = Path(__file__).resolve().parents[1]
-IN_A_HURRY = {
+FAST_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
@@ -34,19 +34,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """What a test changed is not announced when its database is gone."""
+    """Stop the announcer, which must not announce changes after the test's database is gone."""
     if announcer := sys.modules.get("berth.server.web.live.announcer"):
         announcer.ANNOUNCER.rest()
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a server for this session: DATABASE_URL, or one that is made and ends here."""
-    if given := os.environ.get("DATABASE_URL"):
-        yield given
+    """The URL of the database server: DATABASE_URL, or a server started for this run."""
+    if url := os.environ.get("DATABASE_URL"):
+        yield url
         return
     with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
-        cluster = Embedded(Path(place) / "postgres", IN_A_HURRY, creates_databases=True)
+        cluster = Embedded(Path(place) / "postgres", FAST_SETTINGS, creates_databases=True)
         with serving(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
 
@@ -60,10 +60,10 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Threads of tests may have left a connection open; with one the database cannot be dropped."""
+    """Close the connections that test threads left open; the database could not be dropped with them."""
     from berth.server.web.live import listener
 
-    listener.LINGERS_SECONDS = 0.0  # who listens for pages ends with the last of them, as the database does
+    listener.LINGERS_SECONDS = 0.0  # the listener ends with the last page
     yield
     with django_db_blocker.unblock():
         from django.db import connection
@@ -77,7 +77,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture
 def database_url(transactional_db: None, postgres: str) -> str:
-    """For other processes: the very database that this test uses."""
+    """The URL of this test's database, for other processes."""
     from django.db import connection
 
     return postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
@@ -85,7 +85,7 @@ def database_url(transactional_db: None, postgres: str) -> str:
 
 @pytest.fixture
 def child_env(database_url: str) -> dict[str, str]:
-    """The environment of a process that works on this test's database."""
+    """The environment of a process that uses this test's database."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     return {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Create rows as the services and the scheduler would leave them."""
+"""Factories for rows as services and the scheduler write them."""
 
 import itertools
 from datetime import datetime, timedelta
@@ -30,9 +30,9 @@ def ago(**units: float) -> datetime:
     return timezone.now() - timedelta(**units)
 
 
-def reasons(*told: tuple[Any, ...]) -> list[dict[str, str]]:
-    """For a workload's `wait_reasons`: each since so many minutes ago, and until when where that is given."""
-    times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in told)
+def reasons(*periods: tuple[Any, ...]) -> list[dict[str, str]]:
+    """Return a workload's `wait_reasons` from (reason, start, end) in minutes ago; the end is optional."""
+    times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in periods)
     return [{"reason": reason, **dict(zip(("since", "until"), at, strict=False))} for reason, at in times]
 
 
@@ -51,30 +51,30 @@ def pool(name: str = "local", *, gpus: int = 2, **columns: Any) -> NodePool:
     return NodePool.objects.create(name=name, **(defaults | columns))
 
 
-def node(of: NodePool, ordinal: int | None = None, **columns: Any) -> Node:
-    number = of.nodes.count() if ordinal is None else ordinal
-    if of.operational_since is None:
-        of.operational_since = ago(minutes=30)
-        of.save(update_fields=["operational_since"])
+def node(pool: NodePool, ordinal: int | None = None, **columns: Any) -> Node:
+    number = pool.nodes.count() if ordinal is None else ordinal
+    if pool.operational_since is None:
+        pool.operational_since = ago(minutes=30)
+        pool.save(update_fields=["operational_since"])
     defaults = {
-        "name": f"{of.name}-{number}",
+        "name": f"{pool.name}-{number}",
         "ordinal": number,
         "state": "ready",
         "instance_id": f"i-{next(counter):06}",
-        "gpus": of.gpus_per_node,
-        "gpu_model": of.gpu_model,
-        "gpu_memory_mib": of.gpu_memory_mib,
-        "cpu_milli": of.cpu_milli,
-        "memory_mib": of.memory_mib,
+        "gpus": pool.gpus_per_node,
+        "gpu_model": pool.gpu_model,
+        "gpu_memory_mib": pool.gpu_memory_mib,
+        "cpu_milli": pool.cpu_milli,
+        "memory_mib": pool.memory_mib,
         "since": ago(minutes=30),
     }
-    return Node.objects.create(pool=of, **(defaults | columns))
+    return Node.objects.create(pool=pool, **(defaults | columns))
 
 
-def quota(owner: Department | Project, on: NodePool, gpus: float | None, **columns: Any) -> Quota:
-    place = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+def quota(owner: Department | Project, pool: NodePool, gpus: float | None, **columns: Any) -> Quota:
+    owner_field = {"department": owner} if isinstance(owner, Department) else {"project": owner}
     milli = None if gpus is None else round(gpus * MILLI)
-    return Quota.objects.create(pool=on, gpu_milli=milli, **place, **columns)
+    return Quota.objects.create(pool=pool, gpu_milli=milli, **owner_field, **columns)
 
 
 def workload(
@@ -88,7 +88,7 @@ def workload(
     pools: list[str] | None = None,
     **columns: Any,
 ) -> Workload:
-    """A gang of equal replicas."""
+    """Create a workload of equal replicas."""
     names = pools or list(NodePool.objects.order_by("name").values_list("name", flat=True)) or ["local"]
     document = {
         "name": name,
@@ -111,8 +111,8 @@ def workload(
 
 
 def place(
-    of: Workload,
-    on: Node,
+    workload: Workload,
+    node: Node,
     devices: list[int],
     *,
     milli: int = MILLI,
@@ -120,29 +120,34 @@ def place(
     state: str = PodState.RUNNING,
     **columns: Any,
 ) -> Pod:
-    """A pod with its hold on the node's devices."""
-    number = of.pods.filter(run=of.run).count() if index is None else index
+    """Create a pod with its allocation and device claims."""
+    number = workload.pods.filter(run=workload.run).count() if index is None else index
     pod = Pod.objects.create(
-        workload=of,
+        workload=workload,
         role="worker",
         index=number,
-        run=of.run,
+        run=workload.run,
         rank=number,
-        node=on,
+        node=node,
         state=state,
-        started_at=of.started_at,
-        since=of.since,
+        started_at=workload.started_at,
+        since=workload.since,
         **columns,
     )
-    held = Allocation.objects.create(
-        pod=pod, node=on, devices=devices, gpu_milli=milli if devices else 0, cpu_milli=2000, memory_mib=4096
+    allocation = Allocation.objects.create(
+        pod=pod,
+        node=node,
+        devices=devices,
+        gpu_milli=milli if devices else 0,
+        cpu_milli=2000,
+        memory_mib=4096,
     )
     DeviceClaim.objects.bulk_create(
-        DeviceClaim(allocation=held, node=on, device=device, milli=milli) for device in devices
+        DeviceClaim(allocation=allocation, node=node, device=device, milli=milli) for device in devices
     )
-    of.gpu_milli_now += held.gpu_milli_total
-    of.pool = on.pool
-    of.save()
+    workload.gpu_milli_now += allocation.gpu_milli_total
+    workload.pool = node.pool
+    workload.save()
     return pod
 
 
@@ -155,7 +160,7 @@ def used(
     at: datetime | None = None,
     busy_at: datetime | None = None,
 ) -> PodUse:
-    """As it was measured last; `busy` in percent, one for each of its devices."""
+    """Create the last measurement of a pod; `busy` is a percentage per device."""
     devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
     return PodUse.objects.create(
         pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
@@ -167,23 +172,23 @@ def used_then(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UsePoint:  # fmt: skip
-    """In the minute or hour that began then, all of it measured; of `gpus` it is known how busy they were."""
+    """Create the usage of a pod in the minute or hour from `at`; `gpus` devices were `busy` percent."""
     began = at.replace(second=0, microsecond=0, **({"minute": 0} if step == 3600 else {}))
-    known = gpus * MILLI * step
+    measured = gpus * MILLI * step
     return UsePoint.objects.create(
         pod=pod, step=step, at=began, seconds=step, cpu_milli_seconds=cpu * step, memory_mib=memory,
-        gpu_milli_seconds=known, gpu_busy_milli_seconds=known * busy / 100, gpu_memory_mib=gpu_memory,
+        gpu_milli_seconds=measured, gpu_busy_milli_seconds=measured * busy / 100, gpu_memory_mib=gpu_memory,
     )  # fmt: skip
 
 
 def event(
-    of: Workload, kind: str, message: str, *, at: datetime | None = None, actor: str = "scheduler"
+    workload: Workload, kind: str, message: str, *, at: datetime | None = None, actor: str = "scheduler"
 ) -> Event:
     return Event.objects.create(
         kind=kind,
-        project_id=of.project_id,
-        workload_id=of.pk,
-        subject=of.name,
+        project_id=workload.project_id,
+        workload_id=workload.pk,
+        subject=workload.name,
         message=message,
         actor=actor,
         at=at or timezone.now(),
@@ -196,54 +201,54 @@ def cycle(**columns: Any) -> Cycle:
     )
 
 
-def eviction(of: Workload, for_whom: Workload | None, on: NodePool, **columns: Any) -> Eviction:
-    project = of.project
+def eviction(workload: Workload, preemptor: Workload | None, pool: NodePool, **columns: Any) -> Eviction:
+    project = workload.project
     defaults: dict[str, Any] = {
         "kind": "reclaim",
-        "pool_id": on.pk,
-        "pool_name": on.name,
-        "workload_id": of.pk,
-        "workload_name": of.name,
+        "pool_id": pool.pk,
+        "pool_name": pool.name,
+        "workload_id": workload.pk,
+        "workload_name": workload.name,
         "project_id": project.pk,
         "project_name": project.name,
         "department_id": project.department_id,
         "department_name": project.department.name,
-        "gpu_milli": of.gpu_milli_min,
+        "gpu_milli": workload.gpu_milli_min,
         "lost_gpu_seconds": 1260,
         "rule": f"{project.name} holds more than its quota; what is beyond it may be taken back.",
         "pods": [{"role": "worker", "index": 0}],
     }
-    if for_whom is not None:
+    if preemptor is not None:
         defaults |= {
-            "preemptor_id": for_whom.pk,
-            "preemptor_name": for_whom.name,
-            "preemptor_project_id": for_whom.project_id,
-            "preemptor_project_name": for_whom.project.name,
+            "preemptor_id": preemptor.pk,
+            "preemptor_name": preemptor.name,
+            "preemptor_project_id": preemptor.project_id,
+            "preemptor_project_name": preemptor.project.name,
         }
     return Eviction.objects.create(**(defaults | columns))
 
 
 def standing(
-    owner: Department | Project, on: NodePool, *, share: float, held: float, asked: float
+    owner: Department | Project, pool: NodePool, *, share: float, allocated: float, requested: float
 ) -> QueueStanding:
-    place_of = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+    owner_field = {"department": owner} if isinstance(owner, Department) else {"project": owner}
     return QueueStanding.objects.create(
-        pool=on,
+        pool=pool,
         share=[round(share * MILLI), 0, 0],
-        allocated=[round(held * MILLI), 0, 0],
-        requested=[round(asked * MILLI), 0, 0],
+        allocated=[round(allocated * MILLI), 0, 0],
+        requested=[round(requested * MILLI), 0, 0],
         usage=[0.0, 0.0, 0.0],
         at=timezone.now(),
-        **place_of,
+        **owner_field,
     )
 
 
-def scaling(of: NodePool, kind: str, reason: str, *, at: datetime, **columns: Any) -> ScalingEvent:
-    return ScalingEvent.objects.create(pool=of, kind=kind, reason=reason, at=at, **columns)
+def scaling(pool: NodePool, kind: str, reason: str, *, at: datetime, **columns: Any) -> ScalingEvent:
+    return ScalingEvent.objects.create(pool=pool, kind=kind, reason=reason, at=at, **columns)
 
 
 def scheduler_leads() -> Lease:
-    """As if one were running, and would for a while."""
+    """Create the lease of a running scheduler."""
     now = timezone.now()
     values = {"holder": "host:1", "epoch": 1, "renewed_at": now, "expires_at": now + timedelta(hours=1)}
     return Lease.objects.update_or_create(name=NAME, defaults=values)[0]

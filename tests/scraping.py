@@ -1,4 +1,4 @@
-"""What a Prometheus that has the token reads at /metrics."""
+"""Requests to /metrics as Prometheus sends them."""
 
 from django.conf import settings
 from django.test import Client

@@ -1,4 +1,4 @@
-"""Sign people in as browsers do, for requests that are made without Django's test client."""
+"""Session cookies for requests without Django's test client."""
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
@@ -6,7 +6,7 @@ from django.test import Client
 
 
 def cookie_of(user: User | AnonymousUser | None) -> str:
-    """The Cookie header of a new session of this person; empty for a stranger."""
+    """Return the Cookie header of a new session of `user`; empty for an anonymous user."""
     if user is None or user.pk is None:
         return ""
     browser = Client()

@@ -1,4 +1,4 @@
-"""Start web processes as `berth up` does, on the database of the test."""
+"""Web processes on the database of the test, started as `berth up` does."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from berth.server.up.address import address_of, take, wait_until_it_answers
 
 @contextmanager
 def web_processes(env: dict[str, str], home: Path, count: int = 1) -> Iterator[list[str]]:
-    """Their addresses; they run while the block does and share the secret key of the test."""
+    """Run `count` processes during the block and yield their addresses; they share the test's secret key."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running, addresses = [], []
     starts, holds_back = os.pipe()

@@ -1,4 +1,4 @@
-"""People with a client each, for the API tests."""
+"""Users with an API client each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ V1 = "/api/v1/"
 
 @dataclass
 class Caller:
-    """Speaks JSON with a person's token."""
+    """A JSON client with one user's token."""
 
     secret: str = ""
 
@@ -52,7 +52,7 @@ class Caller:
 
 @lru_cache
 def one_client() -> Client:
-    """Making one reads every static file's headers; tokens need no cookies, so all callers share it."""
+    """Return one client for all callers: creating it is slow, and tokens need no cookies."""
     return Client()
 
 
@@ -63,8 +63,8 @@ def _json(body: Any) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def unspent() -> Iterator[None]:
-    """Budgets of requests are counted in the cache: each test begins with full ones."""
+def reset_rate_limits() -> Iterator[None]:
+    """Clear the cache, which counts requests for rate limits."""
     cache.clear()
     yield
     cache.clear()
@@ -77,16 +77,16 @@ def cast(db: None) -> Cast:
 
 @pytest.fixture
 def caller(cast: Cast) -> Callable[..., Caller]:
-    """`caller("dave")`, or with fewer scopes `caller("dave", "read")`; "" is a stranger without a token."""
+    """`caller("dave")`, or with fewer scopes `caller("dave", "read")`; "" has no token."""
 
     def make(name: str, *scopes: str) -> Caller:
         if not name:
             return Caller()
         acting = cast.people[name]
-        given = sorted(scopes or ALL_SCOPES)
-        label = "test " + " ".join(given)
+        granted = sorted(scopes or ALL_SCOPES)
+        label = "test " + " ".join(granted)
         acting.user.api_tokens.filter(name=label).delete()
-        _, secret = tokens.issue(acting=acting, name=label, scopes=given, expires_at=None)
+        _, secret = tokens.issue(acting=acting, name=label, scopes=granted, expires_at=None)
         return Caller(secret)
 
     return make

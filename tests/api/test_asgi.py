@@ -1,4 +1,4 @@
-"""Claims about bodies before Django sees a request: long, large and slow ones end here."""
+"""Tests of the limits on request bodies before Django sees them."""
 
 import asyncio
 import json
@@ -26,17 +26,17 @@ def secret(transactional_db: None) -> str:
     return tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
 
 
-def submission(secret: str, path: str = "/api/v1/workloads", **given: Any) -> Wire:
-    headers = {"content-type": "application/json", **given.pop("headers", {})}
-    return Wire(path, secret=secret, method="POST", headers=headers, **given)
+def submission(secret: str, path: str = "/api/v1/workloads", **fields: Any) -> Wire:
+    headers = {"content-type": "application/json", **fields.pop("headers", {})}
+    return Wire(path, secret=secret, method="POST", headers=headers, **fields)
 
 
 def front() -> BoundedBodies:
     return BoundedBodies(RestRouter(pages), may_send_large)
 
 
-async def answered(wire: Wire, app: BoundedBodies | None = None) -> Wire:
-    wire.gone.set()
+async def respond(wire: Wire, app: BoundedBodies | None = None) -> Wire:
+    wire.disconnected.set()
     await (app or front())(wire.scope, wire.receive, wire.send)
     return wire
 
@@ -47,27 +47,27 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_answer_to_announced_length_does_not_wait_for_the_body(secret: str) -> None:
+async def test_too_large_content_length_is_refused_before_the_body(secret: str) -> None:
     wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(PIECE,) * 200)
-    await answered(wire)
+    await respond(wire)
     assert wire.status == 413
     assert json.loads(wire.body)["code"] == "too-large"
-    assert wire.sent[1]["body"], "the answer leaves before the rest is read"
+    assert wire.sent[1]["body"], "the response is sent before the rest is read"
     assert wire.left == [], "the rest is read, so that the connection is not reset"
 
 
 async def test_body_without_length_is_refused_at_the_limit(secret: str) -> None:
-    wire = await answered(submission(secret, parts=(PIECE,) * 200))
+    wire = await respond(submission(secret, parts=(PIECE,) * 200))
     assert (wire.status, wire.left) == (413, [])
 
 
-async def test_page_is_bounded_like_rest() -> None:
-    wire = await answered(Wire("/login", method="POST", parts=(PIECE,) * 200))
+async def test_body_of_a_page_request_is_limited() -> None:
+    wire = await respond(Wire("/login", method="POST", parts=(PIECE,) * 200))
     assert wire.status == 413
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
 
 
-async def test_submission_in_pieces_is_accepted(secret: str) -> None:
+async def test_submission_in_several_parts_is_accepted(secret: str) -> None:
     text = json.dumps(training(project="vision")).encode()
     wire = submission(secret, headers={"content-length": str(len(text))}, parts=(text[:10], text[10:]))
     await front()(wire.scope, wire.receive, wire.send)
@@ -82,19 +82,19 @@ async def test_chunked_submission_is_accepted(secret: str) -> None:
     assert wire.status == 201, wire.body
 
 
-async def test_only_valid_secret_sends_large_body(secret: str) -> None:
+async def test_large_body_needs_a_valid_token(secret: str) -> None:
     parts = (PIECE,) * 40
-    assert (await answered(submission("berth_guessed", CALLS, parts=parts))).status == 401
-    known = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=parts)
-    await front()(known.scope, known.receive, known.send)
-    assert known.status == 404, known.body
+    assert (await respond(submission("berth_guessed", CALLS, parts=parts))).status == 401
+    authorized = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=parts)
+    await front()(authorized.scope, authorized.receive, authorized.send)
+    assert authorized.status == 404, authorized.body
 
 
-async def test_large_bodies_of_one_credential_are_few_at_once(secret: str) -> None:
+async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> None:
     app = front()
     for _ in range(bodies.LARGE_AT_ONCE):
         await app.enter_large(secret)
-    wire = await answered(submission(secret, CALLS, parts=(PIECE,) * 40), app)
+    wire = await respond(submission(secret, CALLS, parts=(PIECE,) * 40), app)
     assert wire.status == 429
     assert (b"retry-after", b"1") in wire.sent[0]["headers"]
     app.leave_large(secret)
@@ -103,7 +103,7 @@ async def test_large_bodies_of_one_credential_are_few_at_once(secret: str) -> No
     assert wire.status == 404
 
 
-async def test_body_that_dribbles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.05)
     wire = Wire("/login", method="POST")
@@ -113,5 +113,5 @@ async def test_body_that_dribbles_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert wire.status == 408
 
 
-async def test_pages_are_left_to_their_handler() -> None:
-    assert (await answered(Wire("/workloads"))).status == 299
+async def test_page_requests_go_to_django() -> None:
+    assert (await respond(Wire("/workloads"))).status == 299

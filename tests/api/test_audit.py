@@ -1,4 +1,4 @@
-"""Claims about the audit: every change that a person makes over REST leaves a row under their name."""
+"""Tests that every change over REST leaves an audit row with its user."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,13 +37,13 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("line", CHANGES, ids=lambda line: f"{line[0]} {line[1]}")
+@pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_every_write_over_rest_leaves_an_audit_row(
     caller: Callable[..., Caller],
     named: dict[str, object],  # noqa: F811
-    line: tuple[str, str, Any, Any],
+    case: tuple[str, str, Any, Any],
 ) -> None:
-    method, path, body, headers = line
+    method, path, body, headers = case
     before = Audit.objects.count()
     answer = caller("alice")(method, path.format(**named), body, headers=headers)
     assert answer.status_code in (200, 201, 204)
@@ -51,7 +51,7 @@ def test_every_write_over_rest_leaves_an_audit_row(
     assert set(Audit.objects.order_by("id")[before:].values_list("actor", flat=True)) == {"alice"}
 
 
-def test_submission_is_listed_with_its_project_person_and_request(caller: Callable[..., Caller]) -> None:
+def test_submission_is_audited_and_visible_to_project_admins(caller: Callable[..., Caller]) -> None:
     made = caller("dave").post("workloads", training("night", project="vision")).json()
     for reader, count in (("carol", 1), ("alice", 1), ("grace", 0)):
         rows = caller(reader).get("audit?action=submit").json()["items"]
@@ -67,14 +67,14 @@ def test_refused_submission_leaves_no_audit_row(caller: Callable[..., Caller]) -
     assert not Audit.objects.filter(action="submit").exists()
 
 
-def test_statements_of_a_submission_do_not_grow_with_its_replicas(cast: Cast) -> None:
+def test_submission_query_count_does_not_grow_with_replicas(cast: Cast) -> None:
     counts = []
     for replicas in (2, 1, 500):
         document = training(f"gang-{replicas}", roles=[{"name": "worker", "replicas": replicas, "gpu": 1}])
         with CaptureQueriesContext(connection) as queries:
             workloads.submit(acting=cast.dave, project=cast.vision, document=document)
         counts.append(len(queries))
-    assert counts[1] == counts[2], "the first one also asks for the roles of the person"
+    assert counts[1] == counts[2], "the first one also reads the user's roles"
 
 
 def test_saved_views_are_audited_for_platform_admins(cast: Cast) -> None:

@@ -1,4 +1,4 @@
-"""Bad input is refused clearly and changes nothing."""
+"""Tests that invalid input is refused and changes nothing."""
 
 from typing import Any
 
@@ -52,9 +52,9 @@ BODIES: dict[str, tuple[str, bytes, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", DOCUMENTS)
-def test_a_bad_document_is_refused_with_its_path(dave: Caller, what: str) -> None:
-    document, status, path = DOCUMENTS[what]
+@pytest.mark.parametrize("case", DOCUMENTS)
+def test_invalid_document_is_refused_with_its_path(dave: Caller, case: str) -> None:
+    document, status, path = DOCUMENTS[case]
     if isinstance(document, dict):
         document = {"project": "vision", **document}
     answer = dave("POST", "workloads", b"null" if document is None else document)
@@ -65,9 +65,9 @@ def test_a_bad_document_is_refused_with_its_path(dave: Caller, what: str) -> Non
     assert not Workload.objects.exists()
 
 
-@pytest.mark.parametrize("what", BODIES)
-def test_a_body_that_cannot_be_read_is_refused(dave: Caller, what: str) -> None:
-    kind, body, status = BODIES[what]
+@pytest.mark.parametrize("case", BODIES)
+def test_malformed_body_is_refused(dave: Caller, case: str) -> None:
+    kind, body, status = BODIES[case]
     answer = dave("POST", "workloads", (kind, body))
     assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
     assert len(answer.content) < 5000
@@ -94,9 +94,7 @@ def test_a_body_that_cannot_be_read_is_refused(dave: Caller, what: str) -> None:
         ("departments/research", {"x": "1"}, "x"),
     ],
 )
-def test_unknown_and_wrong_parameters_are_named(
-    bob: Caller, path: str, query: dict[str, Any], named: str
-) -> None:
+def test_invalid_query_parameter_is_named(bob: Caller, path: str, query: dict[str, Any], named: str) -> None:
     answer = bob.get(path, **query)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == named
@@ -128,12 +126,12 @@ def test_unknown_and_wrong_parameters_are_named(
         ("tokens", {"name": "t", "expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
     ],
 )
-def test_a_bad_value_is_named(alice: Caller, path: str, body: dict[str, Any], named: str) -> None:
+def test_invalid_field_is_named(alice: Caller, path: str, body: dict[str, Any], named: str) -> None:
     answer = alice.post(path, body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == named
 
 
-def test_a_nul_byte_in_the_address_is_refused(bob: Caller) -> None:
+def test_nul_byte_in_the_url_is_refused(bob: Caller) -> None:
     assert bob("GET", "/api/v1/departments/a%00b").status_code == 400
     assert bob("GET", "/api/v1/workloads?search=%00").status_code == 400

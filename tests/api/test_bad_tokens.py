@@ -1,4 +1,4 @@
-"""Repeated bad tokens throttle their sender and nobody else."""
+"""Tests that repeated invalid tokens throttle their sender only."""
 
 from typing import Any
 
@@ -12,33 +12,33 @@ from tests.cast import Cast
 
 
 @pytest.fixture(autouse=True)
-def few(settings: Any) -> None:
+def low_limit(settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "bad_token": 3}
     cache.clear()
 
 
-def ask(secret: str, address: str = "203.0.113.7") -> Any:
+def request_with(secret: str, address: str = "203.0.113.7") -> Any:
     return Client().get("/api/v1/whoami", headers={"Authorization": f"Bearer {secret}"}, REMOTE_ADDR=address)
 
 
-def test_an_address_runs_out_of_wrong_guesses(cast: Cast) -> None:
-    answers = [ask(f"berth_{number}") for number in range(5)]
+def test_address_with_many_invalid_tokens_is_throttled(cast: Cast) -> None:
+    answers = [request_with(f"berth_{number}") for number in range(5)]
     assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert answers[-1].headers["Content-Type"] == "application/problem+json"
-    assert ask("berth_x", "203.0.113.8").status_code == 401, "another address has its own"
+    assert request_with("berth_x", "203.0.113.8").status_code == 401, "another address has its own limit"
 
 
-def test_nobody_makes_a_count_forgotten_by_filling_the_memory_with_others(cast: Cast) -> None:
+def test_count_survives_many_counts_of_other_names(cast: Cast) -> None:
     for number in range(3):
-        ask(f"berth_{number}")
+        request_with(f"berth_{number}")
     for number in range(500):
         rate_limits.spend("login", f"name guess{number}")
-    assert ask("berth_x").status_code == 429
+    assert request_with("berth_x").status_code == 429
 
 
-def test_a_token_that_counts_always_does(cast: Cast) -> None:
+def test_valid_token_is_accepted_from_a_throttled_address(cast: Cast) -> None:
     _, secret = tokens.issue(acting=cast.dave, name="ci", scopes=["read"], expires_at=None)
     for number in range(5):
-        ask(f"berth_{number}")
-    assert ask(secret).status_code == 200
+        request_with(f"berth_{number}")
+    assert request_with(secret).status_code == 200

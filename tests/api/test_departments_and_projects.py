@@ -1,10 +1,10 @@
-"""Departments and projects over REST."""
+"""Tests of departments, projects and members over REST."""
 
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def test_a_platform_admin_makes_a_department_and_finds_it(alice: Caller) -> None:
+def test_platform_admin_creates_a_department(alice: Caller) -> None:
     made = alice.post("departments", {"name": "physics", "title": "Physics", "rank": 3})
     assert made.status_code == 201
     assert made["Location"] == "/api/v1/departments/physics"
@@ -12,7 +12,7 @@ def test_a_platform_admin_makes_a_department_and_finds_it(alice: Caller) -> None
     assert alice.get("departments/physics").json() == made.json()
 
 
-def test_a_department_is_changed_only_in_what_was_sent(alice: Caller) -> None:
+def test_patch_changes_only_the_fields_sent(alice: Caller) -> None:
     changed = alice("PATCH", "departments/research", {"reclaim_min_runtime": 60})
     assert changed.json()["reclaim_min_runtime"] == 60
     again = alice("PATCH", "departments/research", {"title": "R&D"})
@@ -23,19 +23,19 @@ def test_a_department_is_changed_only_in_what_was_sent(alice: Caller) -> None:
     )
 
 
-def test_a_department_admin_may_not_lift_the_department_above_others(bob: Caller) -> None:
+def test_department_admin_cannot_change_the_departments_rank(bob: Caller) -> None:
     assert bob("PATCH", "departments/research", {"rank": 5}).status_code == 403
     assert bob("PATCH", "departments/research", {"title": "Ours"}).status_code == 200
 
 
-def test_a_department_with_projects_stays(alice: Caller) -> None:
+def test_department_with_projects_is_not_deleted(alice: Caller) -> None:
     assert alice("DELETE", "departments/research").status_code == 409
     alice.post("departments", {"name": "empty"})
     assert alice("DELETE", "departments/empty").status_code == 204
     assert alice.get("departments/empty").status_code == 404
 
 
-def test_a_department_admin_makes_projects_at_home_only(bob: Caller) -> None:
+def test_department_admin_creates_projects_in_their_department_only(bob: Caller) -> None:
     made = bob.post("projects", {"name": "audio", "department": "research"})
     assert (made.status_code, made.json()["department"]) == (201, "research")
     refused = bob.post("projects", {"name": "audio2", "department": "product"})
@@ -44,16 +44,16 @@ def test_a_department_admin_makes_projects_at_home_only(bob: Caller) -> None:
 
 
 def test_projects_are_filtered_by_department(alice: Caller, cast: Cast) -> None:
-    found = alice.get("projects", department="product").json()["items"]
-    assert [project["name"] for project in found] == ["ads", "search"]
+    projects = alice.get("projects", department="product").json()["items"]
+    assert [project["name"] for project in projects] == ["ads", "search"]
 
 
-def test_a_name_twice_is_a_conflict(alice: Caller) -> None:
+def test_duplicate_department_name_is_refused(alice: Caller) -> None:
     assert alice.post("departments", {"name": "research"}).status_code in (409, 422)
     assert len(alice.get("departments").json()["items"]) == 2
 
 
-def test_admins_list_the_people_of_what_they_administer_and_grant_by_exact_name(
+def test_admins_list_only_their_users_and_add_others_by_exact_name(
     alice: Caller, bob: Caller, carol: Caller, cast: Cast
 ) -> None:
     def names(caller: Caller, **query: str) -> str:

@@ -1,4 +1,4 @@
-"""The OpenAPI document matches the API and loads nothing from other hosts."""
+"""Tests of the OpenAPI description and its documentation page."""
 
 import json
 import re
@@ -19,16 +19,16 @@ from berth.server.api.responses import Answer
 def description(db: None) -> dict[str, object]:
     answer = Client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
     assert answer.status_code == 200
-    found: dict[str, object] = json.loads(answer.content)
-    return found
+    parsed: dict[str, object] = json.loads(answer.content)
+    return parsed
 
 
-def test_the_description_is_valid_openapi(description: dict[str, object]) -> None:
+def test_description_is_valid_openapi(description: dict[str, object]) -> None:
     assert description["openapi"] == "3.1.0"
     OpenAPIV31SpecValidator(description).validate()
 
 
-def test_every_operation_says_what_it_does_and_has_its_own_name(description: dict[str, object]) -> None:
+def test_every_operation_has_a_summary_and_a_unique_id(description: dict[str, object]) -> None:
     operations = [
         operation
         for path in description["paths"].values()  # type: ignore[attr-defined]
@@ -41,14 +41,14 @@ def test_every_operation_says_what_it_does_and_has_its_own_name(description: dic
     assert all("default" in operation["responses"] for operation in operations)
 
 
-def test_fakes_are_no_choice_of_who_makes_a_pool(description: dict[str, Any]) -> None:
+def test_fake_providers_and_runtimes_are_not_listed(description: dict[str, Any]) -> None:
     for body in ("NewPool", "PoolValues"):
-        given = description["components"]["schemas"][body]["properties"]
-        assert given["provider"]["enum"] == ["local", "static", "aws"]
-        assert given["runtime"]["enum"] == ["local", "ray"]
+        properties = description["components"]["schemas"][body]["properties"]
+        assert properties["provider"]["enum"] == ["local", "static", "aws"]
+        assert properties["runtime"]["enum"] == ["local", "ray"]
 
 
-def test_the_docs_page_asks_no_other_host(db: None) -> None:
+def test_docs_page_loads_nothing_from_other_hosts(db: None) -> None:
     page = Client().get("/api/v1/docs")
     script = Client().get("/api/v1/docs?script=")
     assert (page.status_code, script.status_code) == (200, 200)
@@ -59,19 +59,19 @@ def test_the_docs_page_asks_no_other_host(db: None) -> None:
         assert finders.find(address), address
 
 
-def test_the_docs_page_carries_no_script_of_its_own(db: None) -> None:
+def test_docs_page_has_no_inline_script(db: None) -> None:
     page = Client().get("/api/v1/docs").content.decode()
     bodies = re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
     assert [body for body in bodies if body.strip()] == []
 
 
-def test_no_two_shapes_share_a_name() -> None:
-    """The description knows them by name: one would be described as the other."""
-    get_resolver().url_patterns  # noqa: B018, loads every door
+def test_schema_names_are_unique() -> None:
+    """Two schemas of one name would be described as one."""
+    get_resolver().url_patterns  # noqa: B018, imports every view
     modules: dict[str, set[str]] = {}
     for shape in (*shapes_of(Answer), *shapes_of(Body)):
         modules.setdefault(shape.__name__, set()).add(shape.__module__)
-    assert {name: sorted(where) for name, where in modules.items() if len(where) > 1} == {}
+    assert {name: sorted(sources) for name, sources in modules.items() if len(sources) > 1} == {}
 
 
 def shapes_of(model: type[BaseModel]) -> set[type[BaseModel]]:

@@ -1,4 +1,4 @@
-"""Explanations of pending workloads and predictions of submissions."""
+"""Tests of pending explanations, dry runs and scheduler health."""
 
 import pytest
 from django.utils import timezone
@@ -23,28 +23,28 @@ def two_gpus(cast: Cast) -> None:
         Quota.objects.create(pool=cast.pool, gpu_milli=2000, **owner)
 
 
-def test_a_dry_run_says_what_would_happen_and_stores_nothing(two_gpus: None, dave: Caller) -> None:
-    foreseen = dave("POST", "workloads", training(project="vision"), dry_run="true")
-    assert (foreseen.status_code, foreseen.json()["outcome"]) == (200, "would_start")
-    assert {pod["node"] for pod in foreseen.json()["decisions"][0]["pods"]} == {"local-0"}
+def test_dry_run_predicts_the_outcome_and_stores_nothing(two_gpus: None, dave: Caller) -> None:
+    prediction = dave("POST", "workloads", training(project="vision"), dry_run="true")
+    assert (prediction.status_code, prediction.json()["outcome"]) == (200, "would_start")
+    assert {pod["node"] for pod in prediction.json()["decisions"][0]["pods"]} == {"local-0"}
     large = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
-    waits = dave("POST", "workloads", large, dry_run="true").json()
-    assert waits["outcome"] == "would_wait"
-    assert waits["blockers"][0]["message"]
+    pending = dave("POST", "workloads", large, dry_run="true").json()
+    assert pending["outcome"] == "would_wait"
+    assert pending["blockers"][0]["message"]
     assert not Workload.objects.exists()
 
 
-def test_a_dry_run_of_a_bad_document_names_its_faults(two_gpus: None, dave: Caller) -> None:
-    foreseen = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
-    assert (foreseen.status_code, foreseen.json()["outcome"]) == (200, "invalid")
-    assert foreseen.json()["errors"][0]["path"] == "name"
+def test_dry_run_of_an_invalid_document_lists_its_errors(two_gpus: None, dave: Caller) -> None:
+    prediction = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
+    assert (prediction.status_code, prediction.json()["outcome"]) == (200, "invalid")
+    assert prediction.json()["errors"][0]["path"] == "name"
 
 
-def test_a_dry_run_asks_for_the_same_rights(two_gpus: None, erin: Caller) -> None:
+def test_dry_run_needs_the_same_role_as_a_submission(two_gpus: None, erin: Caller) -> None:
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
-def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
+def test_explanation_lists_blockers_of_the_last_cycle_and_queue_standing(
     cast: Cast, two_gpus: None, dave: Caller
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
@@ -80,13 +80,13 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
     assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
-def test_health_checks_the_laws_as_it_is_asked(cast: Cast, alice: Caller) -> None:
-    told = alice.get("scheduler/health").json()
-    laws = {law["name"]: law["ok"] for law in told["invariants"]}
-    assert laws["no_device_oversold"] is True
-    assert (laws["one_leader"], told["leader"]) == (False, None)
+def test_health_request_checks_the_invariants(cast: Cast, alice: Caller) -> None:
+    health = alice.get("scheduler/health").json()
+    invariants = {invariant["name"]: invariant["ok"] for invariant in health["invariants"]}
+    assert invariants["no_device_oversold"] is True
+    assert (invariants["one_leader"], health["leader"]) == (False, None)
     workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     Workload.objects.update(gpu_milli_now=1000)
-    told = alice.get("scheduler/health").json()
-    broken = [law["name"] for law in told["invariants"] if not law["ok"]]
-    assert (broken, told["pending"]) == (["one_leader", "holdings_are_counted_right"], 1)
+    health = alice.get("scheduler/health").json()
+    broken = [invariant["name"] for invariant in health["invariants"] if not invariant["ok"]]
+    assert (broken, health["pending"]) == (["one_leader", "holdings_are_counted_right"], 1)

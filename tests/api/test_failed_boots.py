@@ -1,4 +1,4 @@
-"""Machines that never become nodes, seen over REST, on the page and in mail; EC2 is moto's server."""
+"""Tests of failed boots over REST, on the page and in notifications; EC2 is moto's server."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ LATE = "not ready within 60 s"
 
 
 class Ec2Pool:
-    """A pool on EC2, made over REST, whose machines run and never join; time goes on as the test says."""
+    """A pool on EC2 whose machines run but never join; the test advances the time."""
 
     def __init__(self, alice: Caller, place: Ec2Place) -> None:
         self.alice, self.place, self.now = alice, place, START
@@ -53,12 +53,12 @@ class Ec2Pool:
             self.now += timedelta(seconds=step)
 
     def join(self) -> None:
-        """The machines that run call in, as their user data has them do."""
+        """Let the running machines join, as their user data would."""
         Node.objects.filter(state__in=PENDING).update(joined_at=self.now)
 
     @property
     def launches(self) -> list[int]:
-        """Seconds after the start at which machines were ordered, and came."""
+        """Seconds after the start at which machines were provisioned."""
         events = ScalingEvent.objects.filter(kind="provision").order_by("pk")
         return [round((event.at - START).total_seconds()) for event in events]
 
@@ -69,11 +69,11 @@ class Ec2Pool:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as found:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+    with ec2_place(monkeypatch) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
         wiring.aws.cache_clear()
-        yield found
+        yield server
         wiring.aws.cache_clear()
 
 
@@ -82,17 +82,17 @@ def cloud(alice: Caller, place: Ec2Place) -> Ec2Pool:
     return Ec2Pool(alice, place)
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(cloud: Ec2Pool) -> None:
+def test_failed_boots_delay_provisioning_and_then_stop_it(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(75)
     answer = cloud.answer
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 1, False)
     assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. Next attempt in 30 s."
-    assert moment(answer["boot_retry_at"]) == START + timedelta(seconds=90)
+    assert parse_time(answer["boot_retry_at"]) == START + timedelta(seconds=90)
     cloud.run(3600)
     assert cloud.launches == [0, 90, 210], "60 s to boot, then 30 and 60 s of delay"
     assert len(cloud.place.front.launched["on-demand"]) == 6
@@ -109,7 +109,7 @@ def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(
     assert history[0]["data"]["stopped"] is True
 
 
-def test_people_without_the_platform_see_the_state_and_not_the_reason(
+def test_only_platform_admins_see_the_reason_of_a_failed_boot(
     cloud: Ec2Pool, bob: Caller, cast: Cast
 ) -> None:
     cloud.create(boot_failure_limit=1)
@@ -119,17 +119,15 @@ def test_people_without_the_platform_see_the_state_and_not_the_reason(
     assert bob.post(f"{PATH}/retry").status_code == 403
 
 
-@pytest.mark.parametrize("door", ["retry", "edit", "resume"])
-def test_a_person_who_retries_edits_or_resumes_the_pool_has_nodes_ordered_at_once(
-    cloud: Ec2Pool, door: str
-) -> None:
+@pytest.mark.parametrize("action", ["retry", "edit", "resume"])
+def test_retry_edit_and_resume_provision_nodes_at_once(cloud: Ec2Pool, action: str) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(600)
     assert cloud.launches == [0]
-    if door == "edit":
+    if action == "edit":
         changed = cloud.alice("PATCH", PATH, {"boot_timeout": 120}, headers={"If-Match": "*"})
     else:
-        changed = cloud.alice.post(f"{PATH}/{door}")
+        changed = cloud.alice.post(f"{PATH}/{action}")
     assert changed.status_code == 200, changed.content
     answer = changed.json()
     assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
@@ -143,7 +141,7 @@ def test_a_person_who_retries_edits_or_resumes_the_pool_has_nodes_ordered_at_onc
     assert cloud.answer["state"] == "active"
 
 
-def test_a_node_that_joins_ends_the_trouble(cloud: Ec2Pool) -> None:
+def test_joined_node_resets_the_failed_boots(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(105)
     assert (cloud.answer["boot_failures"], cloud.launches) == (1, [0, 90])
@@ -154,7 +152,7 @@ def test_a_node_that_joins_ends_the_trouble(cloud: Ec2Pool) -> None:
     assert (answer["state"], answer["boot_failures"], answer["nodes_ready"]) == ("active", 0, 2)
 
 
-def test_machines_that_end_before_they_join_count_as_failed_boots(cloud: Ec2Pool) -> None:
+def test_terminated_machine_that_never_joined_is_a_failed_boot(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=2, nodes=1, boot_timeout=900)
     for _ in range(20):
         cloud.run(15)
@@ -164,7 +162,7 @@ def test_machines_that_end_before_they_join_count_as_failed_boots(cloud: Ec2Pool
     assert "instance is gone" in cloud.answer["last_error"]
 
 
-def test_trouble_with_a_listing_does_not_hide_the_failed_boots(cloud: Ec2Pool) -> None:
+def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     stopped = cloud.answer["last_error"]
@@ -175,7 +173,7 @@ def test_trouble_with_a_listing_does_not_hide_the_failed_boots(cloud: Ec2Pool) -
     assert cloud.answer["last_error"] == stopped
 
 
-def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
+def test_subscribers_are_notified_of_the_first_failed_boot_and_of_the_stop(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
@@ -184,18 +182,18 @@ def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
     cloud.run(300)
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]
-    said = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
-    assert said == [("ops@example.org", False), ("ops@example.org", True)]
+    sent = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
+    assert sent == [("ops@example.org", False), ("ops@example.org", True)]
 
 
-def test_a_pool_that_stopped_ordering_offers_no_growth_to_the_scheduler(cloud: Ec2Pool) -> None:
+def test_pool_that_stopped_provisioning_does_not_scale_up(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})
     assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max == 4
     cloud.run(75)
     assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
 
 
-def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: Cast) -> None:
+def test_page_shows_the_reason_and_retries(cloud: Ec2Pool, cast: Cast) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     client = Client()
@@ -205,14 +203,14 @@ def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: 
     assert page.count("Provisioning stopped after 1 failed boot.") == 2, "notice and history"
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
-    asked = client.get("/node-pools/cloud/retry").content.decode()
-    assert "Provisioning starts again at once" in asked
-    assert NodePool.objects.get(name="cloud").boot_failures == 1, "a question changes nothing"
+    confirmation = client.get("/node-pools/cloud/retry").content.decode()
+    assert "Provisioning starts again at once" in confirmation
+    assert NodePool.objects.get(name="cloud").boot_failures == 1, "the confirmation changes nothing"
     assert client.post("/node-pools/cloud/retry", HTTP_HX_REQUEST="true").status_code == 204
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 
-def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
+def test_limit_of_zero_never_stops_and_delays_are_capped() -> None:
     assert [delay_after(n) for n in range(5)] == [0, FIRST_DELAY, 60, 120, 240]
     assert delay_after(50) == LONGEST_DELAY
     assert not stops_provisioning(1000, 0)
@@ -220,7 +218,7 @@ def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
 
 
 @pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])
-def test_reason_that_ends_with_punctuation_makes_no_double_punctuation(cast: Cast, output: str) -> None:
+def test_reason_ending_in_punctuation_is_followed_by_one_full_stop(cast: Cast, output: str) -> None:
     node = make.node(cast.pool, client_token="order-1")
     note_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
     sentence = NodePool.objects.get().last_error

@@ -1,4 +1,4 @@
-"""Every documented operation, called with generated input."""
+"""Tests of every documented operation with generated input."""
 
 import json
 import zlib
@@ -24,17 +24,17 @@ from tests.api.conftest import Caller, one_client
 from tests.cast import Cast, training
 from tests.services.stage import document
 
-PROMISES = (
+CHECK_NAMES = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance",
     "response_schema_conformance",
 )  # fmt: skip
 GROUPS = 4
-CALLS = 6  # of each operation; more find no more, and take their time
+CALLS = 6  # of each operation; more calls found no more errors
 
 
 @contextmanager
 def one_connection() -> Iterator[None]:
-    """The application runs in the test's transaction: nothing may close its connection between requests."""
+    """Keep the connection open between requests; the application runs in the test's transaction."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield
@@ -43,8 +43,8 @@ def one_connection() -> Iterator[None]:
 
 
 @pytest.fixture
-def known(cast: Cast) -> dict[str, Any]:
-    """Path parameters behind which there is something."""
+def existing(cast: Cast) -> dict[str, Any]:
+    """Path parameters of objects that exist."""
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     workloads.submit(acting=cast.dave, project=cast.vision, document=document())
     Node.objects.create(
@@ -63,9 +63,9 @@ def known(cast: Cast) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_operation_keeps_its_promises(known: dict[str, Any], alice: Caller, group: int) -> None:
+def test_every_operation_answers_as_described(existing: dict[str, Any], alice: Caller, group: int) -> None:
     load_all_checks()
-    promises = [CHECKS.get_one(name) for name in PROMISES]
+    checks = [CHECKS.get_one(name) for name in CHECK_NAMES]
     answer = one_client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
     described = schemathesis.openapi.from_dict(json.loads(answer.content))
     described.app = get_wsgi_application()
@@ -75,12 +75,14 @@ def test_every_operation_keeps_its_promises(known: dict[str, Any], alice: Caller
         operation = result.ok()
         if zlib.crc32(operation.label.encode()) % GROUPS == group:
             with one_connection():
-                call_with_everything(operation, known, alice.secret, promises)
+                call_with_generated_input(operation, existing, alice.secret, checks)
             called += 1
     assert called > 8
 
 
-def call_with_everything(operation: Any, known: dict[str, Any], secret: str, promises: list[Any]) -> None:
+def call_with_generated_input(
+    operation: Any, existing: dict[str, Any], secret: str, checks: list[Any]
+) -> None:
     @hypothesis.settings(
         max_examples=CALLS, deadline=None, derandomize=True, database=None,
         phases=[hypothesis.Phase.generate],
@@ -89,13 +91,13 @@ def call_with_everything(operation: Any, known: dict[str, Any], secret: str, pro
     @hypothesis.given(case=operation.as_strategy(), real=strategies.booleans())
     def call(case: Any, real: bool) -> None:
         for name in case.path_parameters or {} if real else ():
-            found = known.get(name, case.path_parameters[name])
-            if isinstance(found, dict):
+            value = existing.get(name, case.path_parameters[name])
+            if isinstance(value, dict):
                 words = operation.path.split("/")
-                found = next((value for word, value in found.items() if word in words), "local")
-            case.path_parameters[name] = found
+                value = next((each for word, each in value.items() if word in words), "local")
+            case.path_parameters[name] = value
         with transaction.atomic():
-            case.call_and_validate(headers={"Authorization": f"Bearer {secret}"}, checks=promises)
+            case.call_and_validate(headers={"Authorization": f"Bearer {secret}"}, checks=checks)
             transaction.set_rollback(True)
 
     call()

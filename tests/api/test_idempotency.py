@@ -1,4 +1,4 @@
-"""Requests repeated with one idempotency key take effect once."""
+"""Tests of requests with an idempotency key."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,7 +20,7 @@ from tests.cast import make_cast, training
 TRAINING = training(project="vision")
 
 
-def test_the_second_request_gets_the_first_ones_answer(dave: Caller) -> None:
+def test_repeated_request_gets_the_first_response(dave: Caller) -> None:
     first = dave.post("workloads", TRAINING, Idempotency_Key="k1")
     second = dave.post("workloads", TRAINING, Idempotency_Key="k1")
     assert (first.status_code, second.status_code) == (201, 201)
@@ -29,21 +29,21 @@ def test_the_second_request_gets_the_first_ones_answer(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_a_key_belongs_to_one_request(dave: Caller) -> None:
+def test_key_is_refused_for_another_request(dave: Caller) -> None:
     dave.post("workloads", TRAINING, Idempotency_Key="k1")
     other = dave.post("workloads", training("other", project="vision"), Idempotency_Key="k1")
     assert (other.status_code, other.json()["errors"][0]["path"]) == (422, "Idempotency-Key")
     assert Workload.objects.count() == 1
 
 
-def test_a_key_belongs_to_one_person(dave: Caller, carol: Caller) -> None:
+def test_users_may_use_the_same_key(dave: Caller, carol: Caller) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
     assert (
         carol.post("workloads", training("hers", project="vision"), Idempotency_Key="k1").status_code == 201
     )
 
 
-def test_a_refused_request_may_be_mended_under_its_key(dave: Caller) -> None:
+def test_refused_request_may_be_corrected_under_its_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )
@@ -51,7 +51,7 @@ def test_a_refused_request_may_be_mended_under_its_key(dave: Caller) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
 
 
-def test_a_key_is_free_again_after_a_day(dave: Caller) -> None:
+def test_key_expires_after_a_day(dave: Caller) -> None:
     path = dave.post("workloads", TRAINING, Idempotency_Key="k1")["Location"]
     dave.post(f"{path}/cancel")
     StoredResponse.objects.update(created_at=timezone.now() - timedelta(hours=25))
@@ -60,7 +60,7 @@ def test_a_key_is_free_again_after_a_day(dave: Caller) -> None:
     assert delete_expired_responses() == 1
 
 
-def test_a_secret_is_not_kept(dave: Caller) -> None:
+def test_stored_response_contains_no_secret(dave: Caller) -> None:
     body = {"name": "ci", "scopes": ["read"]}
     first = dave.post("tokens", body, Idempotency_Key="k1").json()
     second = dave.post("tokens", body, Idempotency_Key="k1").json()
@@ -71,11 +71,11 @@ def test_a_secret_is_not_kept(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "käse"])
-def test_a_strange_key_is_refused(dave: Caller, key: str) -> None:
+def test_invalid_key_is_refused(dave: Caller, key: str) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key=key).status_code == 422
 
 
-def test_every_post_keeps_its_answer() -> None:
+def test_every_post_is_idempotent() -> None:
     posts = [
         view.view_class
         for view in _views(get_resolver())
@@ -84,16 +84,16 @@ def test_every_post_keeps_its_answer() -> None:
     ours = [view for view in posts if view.__module__.split(".")[1] == "api"]
     assert len(ours) > 8
     assert [view.__name__ for view in ours if hasattr(view.post, "is_repeatable")] == ["LinkToPort"]
-    kept = [view for view in ours if not hasattr(view.post, "is_repeatable")]
-    assert [view.__name__ for view in kept if not hasattr(view.post, "is_idempotent")] == []
+    others = [view for view in ours if not hasattr(view.post, "is_repeatable")]
+    assert [view.__name__ for view in others if not hasattr(view.post, "is_idempotent")] == []
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("people", [2, 6])
-def test_requests_at_the_same_moment_are_done_once(people: int) -> None:
+@pytest.mark.parametrize("requests", [2, 6])
+def test_concurrent_requests_take_effect_once(requests: int) -> None:
     cast = make_cast()
     _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["write"], expires_at=None)
-    together = Barrier(people)
+    together = Barrier(requests)
 
     def submit(_: int) -> Any:
         together.wait(timeout=10)
@@ -102,8 +102,8 @@ def test_requests_at_the_same_moment_are_done_once(people: int) -> None:
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(people) as threads:
-        answers = list(threads.map(submit, range(people)))
+    with ThreadPoolExecutor(requests) as threads:
+        answers = list(threads.map(submit, range(requests)))
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.json()["id"] for answer in answers}) == 1
     assert sum(answer.get("Idempotency-Replayed") is None for answer in answers) == 1
@@ -111,10 +111,10 @@ def test_requests_at_the_same_moment_are_done_once(people: int) -> None:
 
 
 def _views(resolver: URLResolver) -> list[Any]:
-    found = []
+    views = []
     for entry in resolver.url_patterns:
         if isinstance(entry, URLPattern):
-            found.append(entry.callback)
+            views.append(entry.callback)
         else:
-            found += _views(entry)
-    return found
+            views += _views(entry)
+    return views

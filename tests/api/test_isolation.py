@@ -1,8 +1,8 @@
-"""Tenant isolation, address by address and role by role.
+"""Tests of tenant isolation by endpoint and role.
 
-Each line says what alice (platform admin), bob (department admin), carol (project admin), dave (member),
-erin (viewer), grace (member of another department's project), frank (no role) and a stranger without a
-token are answered.
+Each row of MATRIX lists the responses to alice (platform admin), bob (department admin), carol (project
+admin), dave (member), erin (viewer), grace (member of another department's project), frank (no role) and a
+request without a token.
 """
 
 import re
@@ -29,17 +29,17 @@ from tests.api.conftest import V1, Caller
 from tests.cast import Cast, training
 from tests.services.stage import document
 
-WHO = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
+USERS = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
 NEW = {"If-None-Match": "*"}
 NOW = {"If-Match": "*"}
 SESSION = {"name": "play", "pools": ["local"], "python": "3.11.7", "cloudpickle": "3.1.2"}
 ONE_CALL = packed([({"key": str(uuid.uuid4())}, b"closed")])
-TOLD = {"to": "ops@example.org", "events": ["failed"]}
-KEPT = {"text": "command: a\nroles: [{replicas: 2}]\n"}
-NOBODYS = "00000000-0000-4000-8000-000000000000"
+SUBSCRIPTION = {"to": "ops@example.org", "events": ["failed"]}
+TEMPLATE = {"text": "command: a\nroles: [{replicas: 2}]\n"}
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
-# method, address, body, headers: answers in the order of WHO
+# method, path, body, headers, statuses in the order of USERS
 MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "whoami", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "password", {"current_password": "wrong", "new_password": "w"}, {},
@@ -62,9 +62,9 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "templates", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "projects/vision/templates", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "projects/vision/templates/nightly", None, {}, "200 200 200 200 200 404 404 401"),
-    ("PUT", "projects/vision/templates/nightly", KEPT, NOW, "200 200 200 200 403 404 404 401"),
-    ("PUT", "projects/vision/templates/carols", KEPT, NOW, "200 200 200 403 403 404 404 401"),
-    ("PUT", "projects/vision/templates/none", KEPT, NEW, "201 201 201 201 403 404 404 401"),
+    ("PUT", "projects/vision/templates/nightly", TEMPLATE, NOW, "200 200 200 200 403 404 404 401"),
+    ("PUT", "projects/vision/templates/carols", TEMPLATE, NOW, "200 200 200 403 403 404 404 401"),
+    ("PUT", "projects/vision/templates/none", TEMPLATE, NEW, "201 201 201 201 403 404 404 401"),
     ("DELETE", "projects/vision/templates/nightly", None, NOW, "204 204 204 204 403 404 404 401"),
     ("DELETE", "projects/vision/templates/carols", None, NOW, "204 204 204 403 403 404 404 401"),
     ("GET", "quotas", None, {}, "200 200 200 200 200 200 200 401"),
@@ -83,13 +83,14 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "quotas/changes/{change}", None, {}, "200 200 200 200 200 404 404 401"),
     ("POST", "quotas/changes/{change}/revert", None, {}, "200 200 403 403 403 404 404 401"),
     ("GET", "subscriptions", None, {}, "200 200 200 200 200 200 200 401"),
-    ("POST", "subscriptions", TOLD, {}, "201 201 201 201 201 201 201 401"),
-    ("POST", "subscriptions", TOLD | {"project": "vision"}, {}, "201 201 201 403 403 422 422 401"),
-    ("POST", "subscriptions", TOLD | {"department": "research"}, {}, "201 201 403 403 403 422 422 401"),
-    ("POST", "subscriptions", TOLD | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
-    ("GET", "subscriptions/{told}", None, {}, "200 200 200 404 404 404 404 401"),
-    ("GET", "subscriptions/{told}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
-    ("DELETE", "subscriptions/{told}", None, {}, "204 204 204 404 404 404 404 401"),
+    ("POST", "subscriptions", SUBSCRIPTION, {}, "201 201 201 201 201 201 201 401"),
+    ("POST", "subscriptions", SUBSCRIPTION | {"project": "vision"}, {}, "201 201 201 403 403 422 422 401"),
+    ("POST", "subscriptions", SUBSCRIPTION | {"department": "research"}, {},
+     "201 201 403 403 403 422 422 401"),
+    ("POST", "subscriptions", SUBSCRIPTION | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "subscriptions/{subscription}", None, {}, "200 200 200 404 404 404 404 401"),
+    ("GET", "subscriptions/{subscription}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
+    ("DELETE", "subscriptions/{subscription}", None, {}, "204 204 204 404 404 404 404 401"),
     ("GET", "members", None, {}, "200 200 200 200 200 200 200 401"),
     (
         "POST", "members", {"user": "frank", "role": "viewer", "project": "vision"}, {},
@@ -112,7 +113,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "workloads/{workload}/suspend", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{workload}/resume", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
-    ("POST", "workloads/cancel", {"ids": [NOBODYS]}, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "workloads/cancel", {"ids": [UNKNOWN_ID]}, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "workloads/{workload}/ports/lab/link", None, {}, "409 409 409 409 403 404 404 401"),
     ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
@@ -206,8 +207,8 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "cycles/{cycle}", None, {}, "200 404 404 404 404 404 404 401"),
 ]  # fmt: skip
 
-# Lists of what belongs to tenants: what each person finds in them, in the order of WHO.
-FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
+# Lists of tenants' objects: what each user sees in them, in the order of USERS.
+VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
     (
         "departments", "names", lambda item: item["name"],
         ("empty product research", "research", "research", "research", "research", "product", ""),
@@ -252,7 +253,7 @@ FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 
 @pytest.fixture
 def named(cast: Cast) -> dict[str, object]:
-    """One of each thing, of vision where it belongs to a project."""
+    """Ids of one object of each kind; those of projects belong to vision."""
     workloads.submit(acting=cast.dave, document=document(), project=cast.vision)
     for name, acting, project in (
         ("train", cast.dave, cast.vision),
@@ -276,7 +277,7 @@ def named(cast: Cast) -> dict[str, object]:
     wanted = sessions.SessionSettings("http://testserver", "process", 1, 3, 600, "3.11.7", "3.1.2")
     notebook = {"name": "notebook", "project": "vision", "pools": ["local"]}
     session = sessions.open_session(acting=cast.dave, document=notebook, settings=wanted)
-    told = subscriptions.subscribe(
+    subscription = subscriptions.subscribe(
         acting=cast.carol, place=cast.vision, to="vision@example.org", news=["failed"]
     )
     for name, acting, project in (
@@ -284,7 +285,7 @@ def named(cast: Cast) -> dict[str, object]:
         ("carols", cast.carol, cast.vision),
         ("theirs", cast.grace, cast.ads),
     ):
-        templates.set_template(acting=acting, project=project, name=name, text=KEPT["text"])
+        templates.set_template(acting=acting, project=project, name=name, text=TEMPLATE["text"])
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )
@@ -294,65 +295,72 @@ def named(cast: Cast) -> dict[str, object]:
         pool=metal, name="box-1", address="10.1.0.5", cpu_milli=8000, memory_mib=16384,
         joined_at=timezone.now(), last_seen_at=timezone.now(),
     )  # fmt: skip
-    lets_in, _ = issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now())
+    join_token, _ = issue_join_token(
+        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
+    )
     return {
         "session": session.pk,
         "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,
-        "open": lets_in.pk, "token": token.pk, "member": member.pk, "eviction": 0,
-        "told": told.pk, "change": QuotaChange.objects.get().pk,
+        "open": join_token.pk, "token": token.pk, "member": member.pk, "eviction": 0,
+        "subscription": subscription.pk, "change": QuotaChange.objects.get().pk,
         "cycle": Cycle.objects.create(epoch=1, trigger="tick").pk,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", MATRIX, ids=lambda line: f"{line[0]} {line[1]}")
-def test_each_role_is_answered_as_the_table_says(
-    caller: Callable[..., Caller], named: dict[str, object], line: tuple[str, str, Any, Any, str]
+@pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
+def test_each_role_gets_the_status_in_the_matrix(
+    caller: Callable[..., Caller], named: dict[str, object], case: tuple[str, str, Any, Any, str]
 ) -> None:
-    method, path, body, headers, answers = line
-    answered = []
-    for who in WHO:
+    method, path, body, headers, answers = case
+    statuses = []
+    for name in USERS:
         with transaction.atomic():
-            answer = caller(who)(method, path.format(**named), body, headers=headers)
-            transaction.set_rollback(True)  # the next one finds everything as it was
-        answered.append(str(answer.status_code))
-    assert dict(zip(WHO, answered, strict=True)) == dict(zip(WHO, answers.split(), strict=True))
+            answer = caller(name)(method, path.format(**named), body, headers=headers)
+            transaction.set_rollback(True)  # undo the request for the next user
+        statuses.append(str(answer.status_code))
+    assert dict(zip(USERS, statuses, strict=True)) == dict(zip(USERS, answers.split(), strict=True))
 
 
-@pytest.mark.parametrize(("path", "_what", "told", "expected"), FOUND, ids=[line[0] for line in FOUND])
-def test_lists_hold_what_is_yours_and_nothing_else(
-    caller: Callable[..., Caller], named: dict[str, object], path: str, _what: str, told: Any, expected: Any
+@pytest.mark.parametrize(("path", "_what", "name_of", "expected"), VISIBLE, ids=[case[0] for case in VISIBLE])
+def test_list_contains_only_visible_objects(
+    caller: Callable[..., Caller],
+    named: dict[str, object],
+    path: str,
+    _what: str,
+    name_of: Any,
+    expected: Any,
 ) -> None:
-    for who, names in zip(WHO, expected, strict=False):
-        items = caller(who).get(path).json()["items"]
-        assert " ".join(sorted({told(item) for item in items})) == names, who
+    for user, names in zip(USERS, expected, strict=False):
+        items = caller(user).get(path).json()["items"]
+        assert " ".join(sorted({name_of(item) for item in items})) == names, user
 
 
-def test_the_table_knows_every_address_and_method() -> None:
+def test_matrix_covers_every_endpoint() -> None:
     names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none|nightly|carols"
     names += r"|(?<=ports/)lab"
-    known = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
+    listed = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}
-    workers |= {("GET", "workers/orders")}  # who may call here: test_sessions
+    workers |= {("GET", "workers/orders")}  # their authorization: test_sessions
     public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines | workers
-    assert _doors() - known - public == set()
+    assert _endpoints() - listed - public == set()
 
 
-def _doors() -> set[tuple[str, str]]:
-    found = set()
+def _endpoints() -> set[tuple[str, str]]:
+    endpoints = set()
     for path, view in _addresses(get_resolver(), ""):
         if path.startswith(V1[1:]) and hasattr(view, "view_class"):
             address = re.sub(r"<[^>]*>", "<>", path.removeprefix(V1[1:]))
             methods = [
                 name for name in ("get", "post", "put", "patch", "delete") if hasattr(view.view_class, name)
             ]
-            found |= {(method.upper(), address) for method in methods}
-    return found
+            endpoints |= {(method.upper(), address) for method in methods}
+    return endpoints
 
 
 def _addresses(resolver: URLResolver, before: str) -> list[tuple[str, Any]]:
-    found = []
+    addresses = []
     for entry in resolver.url_patterns:
         path = before + str(entry.pattern)
-        found += [(path, entry.callback)] if isinstance(entry, URLPattern) else _addresses(entry, path)
-    return found
+        addresses += [(path, entry.callback)] if isinstance(entry, URLPattern) else _addresses(entry, path)
+    return addresses

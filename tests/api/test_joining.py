@@ -1,4 +1,4 @@
-"""Machines join pools over REST and receive their instructions."""
+"""Tests of machines that join pools over REST and receive instructions."""
 
 import os
 import subprocess
@@ -25,11 +25,11 @@ from scheduler.tasks import delete_expired
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-HAS: dict[str, Any] = {
+MACHINE: dict[str, Any] = {
     "name": "box-1", "address": "10.1.0.5", "cpu": 16, "memory_mib": 65536, "devices": ["GPU-a", "GPU-b"],
     "gpu_model": "L4",
 }  # fmt: skip
-nobody = Caller()
+anonymous = Caller()
 
 
 @pytest.fixture
@@ -40,51 +40,51 @@ def metal(cast: Cast) -> NodePool:
     )  # fmt: skip
 
 
-def joined(alice: Caller, **more: Any) -> str:
+def join(alice: Caller, **more: Any) -> str:
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
-    answer = nobody.post("node-pools/metal/join", {**HAS, "token": token, **more})
+    answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, **more})
     assert answer.status_code == 200, answer.content
     return str(answer.json()["secret"])
 
 
-def called(secret: str, body: Any = None) -> Any:
-    return nobody.post("machines/call", body or {}, Authorization=f"Bearer {secret}")
+def call_in(secret: str, body: Any = None) -> Any:
+    return anonymous.post("machines/call", body or {}, Authorization=f"Bearer {secret}")
 
 
-def look(pool: NodePool, nodes_desired: int | None = None) -> None:
+def reconcile_pool(pool: NodePool, nodes_desired: int | None = None) -> None:
     if nodes_desired is not None:
         NodePool.objects.filter(pk=pool.pk).update(nodes_desired=nodes_desired)
     NodePool.objects.filter(pk=pool.pk).update(ticked_at=None)
     reconcile(pool.pk, provider=StaticProvider(timezone.now), now=timezone.now())
 
 
-def test_a_machine_joins_is_used_and_given_back(alice: Caller, metal: NodePool) -> None:
-    secret = joined(alice)
+def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal: NodePool) -> None:
+    secret = join(alice)
     nothing = {"instance": "", "start": "", "stop": "", "digest": "", "prepare": "", "secrets": {}}
-    assert called(secret).json() == {"node": None, "ordinal": None, **nothing}
-    look(metal, nodes_desired=1)
+    assert call_in(secret).json() == {"node": None, "ordinal": None, **nothing}
+    reconcile_pool(metal, nodes_desired=1)
     node = Node.objects.get(pool=metal)
     assert (node.state, node.address, node.devices) == ("ready", "10.1.0.5", ["GPU-a", "GPU-b"])
-    assert called(secret).json()["node"] == node.name
-    look(metal, nodes_desired=0)
+    assert call_in(secret).json()["node"] == node.name
+    reconcile_pool(metal, nodes_desired=0)
     assert services.node_emptied(Node.objects.get(pool=metal))
-    look(metal)
-    assert called(secret).json()["node"] is None
-    look(metal, nodes_desired=1)
-    assert called(secret).json()["node"] == "metal-0", "the same machine again"
-    told = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
-    assert told.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
+    reconcile_pool(metal)
+    assert call_in(secret).json()["node"] is None
+    reconcile_pool(metal, nodes_desired=1)
+    assert call_in(secret).json()["node"] == "metal-0", "the same machine again"
+    event = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
+    assert event.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
 
 
-def test_a_token_lets_one_machine_in(alice: Caller, metal: NodePool) -> None:
+def test_token_lets_one_machine_join(alice: Caller, metal: NodePool) -> None:
     token = alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 60}).json()["token"]
-    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
-    again = nobody.post("node-pools/metal/join", {**HAS, "token": token, "name": "box-2"})
+    assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
+    again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
     assert again.status_code == 401
     assert Machine.objects.count() == 1
 
 
-def test_a_token_is_for_its_pool_and_its_time(alice: Caller, cast: Cast, metal: NodePool) -> None:
+def test_token_is_valid_for_its_pool_and_lifetime_only(alice: Caller, cast: Cast, metal: NodePool) -> None:
     other = services.create_pool(
         acting=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake"
     )
@@ -92,27 +92,27 @@ def test_a_token_is_for_its_pool_and_its_time(alice: Caller, cast: Cast, metal: 
     _, theirs = services.issue_join_token(acting=cast.alice, pool=other, lasts=lasts, at=timezone.now())
     _, old = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=long_ago)
     for token in (theirs, old, "join_x", "order.metal.t.0", ""):
-        status = nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code
+        status = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code
         assert status == (422 if not token else 401)
     assert not Machine.objects.exists()
 
 
-def test_only_who_runs_the_platform_issues_tokens(alice: Caller, bob: Caller, metal: NodePool) -> None:
+def test_only_platform_admins_issue_tokens(alice: Caller, bob: Caller, metal: NodePool) -> None:
     assert bob.post("node-pools/metal/join-tokens", {}).status_code == 403
-    assert nobody.post("node-pools/metal/join-tokens", {}).status_code == 401
+    assert anonymous.post("node-pools/metal/join-tokens", {}).status_code == 401
     assert alice.post("node-pools/local/join-tokens", {}).status_code == 409
     assert alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 10**9}).status_code == 422
 
 
-def test_a_call_without_a_secret_of_ours_says_nothing(alice: Caller, metal: NodePool) -> None:
-    secret = joined(alice)
+def test_call_with_a_forged_secret_is_refused(alice: Caller, metal: NodePool) -> None:
+    secret = join(alice)
     key = Machine.objects.get().pk
     forged = secrets.for_machine(key)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
     for wrong in forged:
-        assert called(wrong).status_code == 401
-    assert nobody.post("machines/call", {}).status_code == 401
-    assert nobody.post("machines/leave", Authorization=f"Bearer {secret}").status_code == 204
-    assert called(secret).status_code == 401
+        assert call_in(wrong).status_code == 401
+    assert anonymous.post("machines/call", {}).status_code == 401
+    assert anonymous.post("machines/leave", Authorization=f"Bearer {secret}").status_code == 204
+    assert call_in(secret).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -127,40 +127,40 @@ def test_a_call_without_a_secret_of_ours_says_nothing(alice: Caller, metal: Node
         ({"x": 1}, "x"),
     ],
 )
-def test_what_a_machine_says_wrongly_is_named(
+def test_invalid_field_of_a_machine_is_named(
     alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
-    answer = nobody.post("node-pools/metal/join", {**HAS, "token": "join_x", **wrong})
+    answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x", **wrong})
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
 
 
-def test_noise_from_where_machines_call_keeps_none_of_them_from_calling(
+def test_valid_machine_is_accepted_from_a_throttled_address(
     alice: Caller, metal: NodePool, settings: Any
 ) -> None:
-    secret = joined(alice)
+    secret = join(alice)
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "bad_token": 3, "write": 3}
     cache.clear()
-    assert [called(f"machine.{number}.x").status_code for number in range(5)] == [401, 401, 401, 429, 429]
-    wrong = nobody.post("node-pools/metal/join", {**HAS, "token": "join_x"})
+    assert [call_in(f"machine.{number}.x").status_code for number in range(5)] == [401, 401, 401, 429, 429]
+    wrong = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x"})
     assert wrong.status_code == 429
-    assert [called(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert [call_in(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
 
 
-def test_a_machine_that_was_installed_anew_takes_the_place_of_what_it_was(
-    alice: Caller, metal: NodePool
-) -> None:
-    """Or one whose answer was lost on the way: nobody else has the secret, so nobody else could leave."""
-    former = joined(alice)
+def test_reinstalled_machine_replaces_its_former_self(alice: Caller, metal: NodePool) -> None:
+    """This also covers a machine whose response was lost: only it has the secret."""
+    former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
-    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 409, "it is there"
+    assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 409, (
+        "it is there"
+    )
     Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
-    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
-    assert called(former).status_code == 401
+    assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
+    assert call_in(former).status_code == 401
     assert Machine.objects.filter(name="box-1", departed_at=None).count() == 1
 
 
-def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: NodePool) -> None:
+def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal: NodePool) -> None:
     for days in (40, 1):
         at = timezone.now() - timedelta(days=days, hours=2)
         services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=at)
@@ -168,29 +168,29 @@ def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: Nod
     assert JoinToken.objects.count() == 1
 
 
-def test_a_machine_that_falls_silent_is_lost_and_comes_back(alice: Caller, metal: NodePool) -> None:
-    secret = joined(alice)
-    look(metal, nodes_desired=1)
+def test_silent_machine_is_lost_and_returns_with_its_next_call(alice: Caller, metal: NodePool) -> None:
+    secret = join(alice)
+    reconcile_pool(metal, nodes_desired=1)
     Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
-    look(metal)
+    reconcile_pool(metal)
     assert not Node.objects.filter(pool=metal, state="ready").exists()
     assert ScalingEvent.objects.filter(pool=metal, kind="lost").count() == 1
-    assert called(secret).status_code == 200
+    assert call_in(secret).status_code == 200
     NodePool.objects.update(retry_at=None)
-    look(metal)
+    reconcile_pool(metal)
     assert Node.objects.filter(pool=metal, state="ready").count() == 1
 
 
-def test_a_machine_too_small_for_a_node_is_left_out(alice: Caller, metal: NodePool) -> None:
-    joined(alice, memory_mib=8000)
-    look(metal, nodes_desired=1)
+def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal: NodePool) -> None:
+    join(alice, memory_mib=8000)
+    reconcile_pool(metal, nodes_desired=1)
     assert not Node.objects.filter(pool=metal).exists()
     metal.refresh_from_db()
-    said = "1 free joined machine, 0 of them large enough"
-    assert metal.last_error == f"could not order 1 node (capacity): {said}"
+    reason = "1 free joined machine, 0 of them large enough"
+    assert metal.last_error == f"could not order 1 node (capacity): {reason}"
 
 
-# --- machines that an order brings
+# --- machines of an order
 
 
 @pytest.fixture
@@ -201,36 +201,46 @@ def ordered(metal: NodePool) -> Node:
     )  # fmt: skip
 
 
-def test_a_machine_of_an_order_joins_as_its_node(ordered: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordered_machine_joins_as_its_node(ordered: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     token = secrets.for_order("metal", "t1")
-    body = {**HAS, "token": token, "instance_id": "i-2"}
-    assert nobody.post("node-pools/metal/join", body).status_code == 409, "not known yet"
+    body = {**MACHINE, "token": token, "instance_id": "i-2"}
+    assert anonymous.post("node-pools/metal/join", body).status_code == 409, "not known yet"
     body |= {"instance_id": "i-1", "memory_mib": 15900}
-    first = nobody.post("node-pools/metal/join", body).json()["secret"]
-    assert nobody.post("node-pools/metal/join", body).json()["secret"] == first, "its answer was lost"
+    first = anonymous.post("node-pools/metal/join", body).json()["secret"]
+    assert anonymous.post("node-pools/metal/join", body).json()["secret"] == first, (
+        "the first response was lost"
+    )
     ordered.refresh_from_db()
     assert ordered.joined_at is not None
-    assert (ordered.memory_mib, ordered.devices) == (15900, HAS["devices"])
+    assert (ordered.memory_mib, ordered.devices) == (15900, MACHINE["devices"])
     assert ScalingEvent.objects.filter(kind="joined").count() == 1
     Node.objects.update(state="ready")
-    assert nobody.post("node-pools/metal/join", body).status_code == 401, "once it works, nobody joins as it"
+    assert anonymous.post("node-pools/metal/join", body).status_code == 401, (
+        "a ready node cannot be joined again"
+    )
     monkeypatch.setattr("pools.api.joining.wired", Wired)
-    told = {"node": "metal-0", "ordinal": 0, "instance": "i-1", "start": "start metal-0", "stop": "stop"}
-    assert called(first).json() == {**told, "digest": "", "prepare": "", "secrets": {}}
+    instructions = {
+        "node": "metal-0",
+        "ordinal": 0,
+        "instance": "i-1",
+        "start": "start metal-0",
+        "stop": "stop",
+    }
+    assert call_in(first).json() == {**instructions, "digest": "", "prepare": "", "secrets": {}}
 
 
-def test_a_machine_says_itself_that_it_is_taken_back(ordered: Node) -> None:
+def test_machine_reports_its_interruption(ordered: Node) -> None:
     Node.objects.update(state="ready")
     secret = secrets.for_node(ordered.pk)
     interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
-    said = {"interruption": {"reason": "EC2 takes it", "at": "2030-01-01T12:02:00Z"}}
+    report = {"interruption": {"reason": "EC2 takes it", "at": "2030-01-01T12:02:00Z"}}
     for _ in range(2):
-        assert called(secret, said).status_code == 200
+        assert call_in(secret, report).status_code == 200
     ordered.refresh_from_db()
     assert (ordered.state, ordered.interruption_at) == ("draining", interruption_at)
     assert ScalingEvent.objects.filter(kind="interruption").count() == 1
     Node.objects.update(state="ended", ended_at=timezone.now())
-    assert called(secret).status_code == 401
+    assert call_in(secret).status_code == 401
 
 
 class Wired:
@@ -241,7 +251,7 @@ class Wired:
         return Instructions(f"start {node.name}", "stop")
 
 
-def test_user_data_is_the_same_for_the_same_order(settings: Any) -> None:
+def test_user_data_is_the_same_for_repeated_orders(settings: Any) -> None:
     order = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
     with pytest.raises(ProviderError, match="BERTH_PUBLIC_URL is not set"):
         user_data(order)
@@ -253,7 +263,7 @@ def test_user_data_is_the_same_for_the_same_order(settings: Any) -> None:
 
 
 def machine_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
-    """The very file that machines run, as a process of its own, against the server."""
+    """Start the program that machines run, as a process."""
     env = {
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
         "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",
@@ -264,7 +274,7 @@ def machine_program(live_server: LiveServer, state: Path, token: str) -> "subpro
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_the_program_joins_measures_and_does_as_it_is_told(
+def test_program_joins_and_runs_its_start_script(
     live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
@@ -272,14 +282,14 @@ def test_the_program_joins_measures_and_does_as_it_is_told(
     )
     NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
     done = tmp_path / "done"
-    told = Wired()
-    told.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
-    monkeypatch.setattr("pools.api.joining.wired", lambda: told)
+    wired = Wired()
+    wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
+    monkeypatch.setattr("pools.api.joining.wired", lambda: wired)
     running = machine_program(live_server, tmp_path / "state", token)
     try:
         for _ in range(200):
             if Machine.objects.exists():
-                look(metal)
+                reconcile_pool(metal)
             if done.exists() and done.read_text():
                 break
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Reading logs: in pieces, from the end, and as a stream."""
+"""Tests of logs over REST: ranges, tails, streams and search."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     return fake
 
 
-def started(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0, workload: Any = None) -> Pod:
+def start_pod(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0, workload: Any = None) -> Pod:
     workload = workload or workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     node, _ = Node.objects.get_or_create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
@@ -44,8 +44,8 @@ def started(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0, w
     return pod
 
 
-def test_a_log_is_read_in_pieces_that_fit_together(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
-    pod = started(cast, runtime)
+def test_log_is_read_by_offset_limit_and_tail(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\ntwo\n<b>three</b>\n")
     path = f"workloads/{pod.workload_id}/logs"
     first = dave.get(path, limit=5)
@@ -62,11 +62,11 @@ def test_a_log_is_read_in_pieces_that_fit_together(cast: Cast, dave: Caller, run
     assert dave.get(path)["X-Complete"] == "true"
 
 
-def test_a_pod_is_named_by_role_and_index_and_run(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
-    first = started(cast, runtime)
+def test_pod_is_selected_by_role_index_and_run(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    first = start_pod(cast, runtime)
     Pod.objects.update(state="stopped", ended_at=timezone.now())
-    second = started(cast, runtime, run=2, workload=first.workload)
-    other = started(cast, runtime, run=2, index=1, workload=first.workload)
+    second = start_pod(cast, runtime, run=2, workload=first.workload)
+    other = start_pod(cast, runtime, run=2, index=1, workload=first.workload)
     for pod, text in ((first, b"old"), (second, b"new"), (other, b"other")):
         runtime.write(str(pod.pk), text)
     path = f"workloads/{first.workload_id}/logs"
@@ -74,28 +74,26 @@ def test_a_pod_is_named_by_role_and_index_and_run(cast: Cast, dave: Caller, runt
     assert dave.get(path, pod="big-worker-1").content == b"other"
     assert dave.get(path, run=1)["X-Run"] == "1"
     assert dave.get(path, pod="big-worker-0", run=1).content == b"old"
-    told = dave.get(path, pod="big-worker-7", run=1).json()["detail"]
-    assert told == (
+    detail = dave.get(path, pod="big-worker-7", run=1).json()["detail"]
+    assert detail == (
         "There is no pod big-worker-7 of run 1; in run 2, the latest, there are big-worker-0, big-worker-1."
     )
     for query in ({"pod": "big-worker-7"}, {"pod": "worker"}, {"pod": "worker-x"}, {"run": 9}):
         assert dave.get(path, **query).status_code == 404
 
 
-def test_what_has_not_started_has_no_log(
-    cast: Cast, dave: Caller, frank: Caller, runtime: FakeRuntime
-) -> None:
+def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, runtime: FakeRuntime) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     assert "not started" in dave.get(f"workloads/{workload.pk}/logs").json()["detail"]
-    pod = started(cast, runtime, workload=workload)
+    pod = start_pod(cast, runtime, workload=workload)
     runtime.write(str(pod.pk), b"secret")
     assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
 
 
-def test_a_broken_runtime_is_said_to_be_unavailable(
+def test_runtime_error_is_answered_with_503(
     cast: Cast, dave: Caller, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = started(cast, runtime)
+    pod = start_pod(cast, runtime)
 
     def broken(*args: object) -> None:
         raise OSError("disk on fire")
@@ -105,7 +103,7 @@ def test_a_broken_runtime_is_said_to_be_unavailable(
 
 
 def test_following_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
-    pod = started(cast, runtime)
+    pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\n")
 
     def go_on() -> None:
@@ -123,13 +121,13 @@ def test_following_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRunt
 def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod, str]]:
     cast = make_cast()
     _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read"], expires_at=None)
-    yield started(cast, runtime), secret
+    yield start_pod(cast, runtime), secret
     assert Workload.objects.count() == 1
 
 
 @pytest.fixture(params=["pages", "rest"])
 def served(request: pytest.FixtureRequest) -> Any:
-    """By Django's own handler, and by the one in front of it."""
+    """The application as Django's handler and as the REST router in front of it."""
     pages = get_asgi_application()
     return RestRouter(pages) if request.param == "rest" else pages
 
@@ -151,7 +149,7 @@ async def test_following_over_asgi_streams_as_the_pod_writes(
     assert not wire.sent[-1].get("more_body", False)
 
 
-async def test_following_stops_when_the_client_goes(
+async def test_following_stops_when_the_client_disconnects(
     running: tuple[Pod, str], runtime: FakeRuntime, served: Any
 ) -> None:
     pod, secret = running
@@ -159,23 +157,25 @@ async def test_following_stops_when_the_client_goes(
     task = asyncio.create_task(served(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
-    wire.gone.set()
+    wire.disconnected.set()
     await asyncio.wait_for(task, 10)
-    looked = len(runtime.calls)
+    calls = len(runtime.calls)
     runtime.write(str(pod.pk), b"two\n")
     await asyncio.sleep(0.1)
-    assert len(runtime.calls) == looked
+    assert len(runtime.calls) == calls
     assert wire.body == b"one\n"
 
 
-def test_lines_are_found_by_the_server(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
-    pod = started(cast, runtime)
+def test_log_search_returns_matching_lines_with_context(
+    cast: Cast, dave: Caller, runtime: FakeRuntime
+) -> None:
+    pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\n<b>Two</b>\nthree\xff two\n\x00two\x1b[31m\n")
     path = f"workloads/{pod.workload_id}/logs/search"
-    told = dave.get(path, text="two", around=1).json()
-    assert (told["matches"], told["pod"], told["run"], told["next"]) == (2, "big-worker-0", 1, None)
-    assert told["searched_bytes"] == told["size"] == 36
-    first, second = told["items"]
+    answer = dave.get(path, text="two", around=1).json()
+    assert (answer["matches"], answer["pod"], answer["run"], answer["next"]) == (2, "big-worker-0", 1, None)
+    assert answer["searched_bytes"] == answer["size"] == 36
+    first, second = answer["items"]
     assert (first["line"], first["text"], first["before"]) == (3, "three\ufffd two", ["<b>Two</b>"])
     assert second["text"] == "\ufffdtwo\x1b[31m"
     assert dave.get(path, text="two", ignore_case="true").json()["matches"] == 3
@@ -191,9 +191,9 @@ def test_lines_are_found_by_the_server(cast: Cast, dave: Caller, runtime: FakeRu
      ({"text": "a", "around": 21}, "around"),
      ({"text": "a", "cursor": "x"}, "cursor"), ({"text": "a", "limit": 0}, "limit")],
 )  # fmt: skip
-def test_a_search_that_makes_no_sense_names_the_field(
+def test_invalid_search_names_the_field(
     cast: Cast, dave: Caller, runtime: FakeRuntime, query: dict[str, Any], field: str
 ) -> None:
-    pod = started(cast, runtime)
+    pod = start_pod(cast, runtime)
     answer = dave.get(f"workloads/{pod.workload_id}/logs/search", **query)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, field)

@@ -1,4 +1,4 @@
-"""Node pools and nodes over REST."""
+"""Tests of node pools and nodes over REST."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
-def test_every_role_sees_what_is_free_and_an_account_without_one_sees_no_machine(
+def test_every_role_sees_free_resources_and_users_without_a_role_see_none(
     cast: Cast, erin: Caller, frank: Caller, alice: Caller, node: Node
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
@@ -31,13 +31,13 @@ def test_every_role_sees_what_is_free_and_an_account_without_one_sees_no_machine
     assert pool["capacity"] == {"gpu": 2.0, "cpu": 8.0, "memory_mib": 16384}
     assert pool["free"] == {"gpu": 1.5, "cpu": 6.5, "memory_mib": 16000}
     assert (pool["nodes_ready"], pool["nodes_min"], pool["nodes_max"]) == (1, 0, 4)
-    seen = erin.get("nodes/local-0").json()
-    assert (seen["free"], seen["address"], seen["instance_id"]) == (pool["free"], None, None)
+    viewed = erin.get("nodes/local-0").json()
+    assert (viewed["free"], viewed["address"], viewed["instance_id"]) == (pool["free"], None, None)
     assert alice.get("nodes/local-0").json()["address"] == "10.0.0.9"
     for path in ("node-pools", "nodes", "utilization/nodes", "utilization/workloads"):
         assert frank.get(path).json()["items"] == [], path
-    use = frank.get("utilization").json()
-    assert (use["pools"], use["now"]["pods"]) == ([], 0)
+    utilization = frank.get("utilization").json()
+    assert (utilization["pools"], utilization["now"]["pods"]) == ([], 0)
     for path in (
         "node-pools/local",
         "node-pools/local/queue",
@@ -50,7 +50,7 @@ def test_every_role_sees_what_is_free_and_an_account_without_one_sees_no_machine
         assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
 
 
-def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bob: Caller) -> None:
+def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Caller) -> None:
     values = {
         "name": "big",
         "provider": "fake",
@@ -69,49 +69,49 @@ def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bo
     assert alice.get("node-pools/big").status_code == 404
 
 
-def test_nobody_is_offered_a_fake_unless_the_installation_has_it(
-    cast: Cast, alice: Caller, settings: Any
-) -> None:
+def test_fake_providers_are_refused_unless_enabled(cast: Cast, alice: Caller, settings: Any) -> None:
     settings.BERTH_FAKE_POOLS = ""
     for field, allowed in (("provider", "'local', 'static' or 'aws'"), ("runtime", "'local' or 'ray'")):
-        told = [
+        errors = [
             alice.post("node-pools", {"name": "big", field: word}).json()["errors"]
             for word in ("fake", "moon")
         ]
-        for (error,), word in zip(told, ("fake", "moon"), strict=True):
+        for (error,), word in zip(errors, ("fake", "moon"), strict=True):
             assert (error["path"], error["message"]) == (field, "is not one of the choices")
             assert (error["received"], error["allowed"]) == (f"'{word}'", allowed)
     assert cast.pool.provider == cast.pool.runtime == "fake"
     change = {"provider": "fake", "runtime": "fake", "memory_mib": 2048}
     changed = alice("PATCH", "node-pools/local", change, headers={"If-Match": "*"})
-    assert (changed.status_code, changed.json()["memory_mib"]) == (200, 2048), "who has one keeps it"
+    assert (changed.status_code, changed.json()["memory_mib"]) == (200, 2048), (
+        "an existing fake pool keeps working"
+    )
 
 
-def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(
-    alice: Caller, dave: Caller
-) -> None:
-    told = {
+def test_provider_settings_are_validated_and_visible_to_platform_admins(alice: Caller, dave: Caller) -> None:
+    provider_settings = {
         "region": "us-east-1", "instance_types": ["g6.12xlarge"], "subnets": ["subnet-0abc"],
         "image": "ami-0abc",
     }  # fmt: skip
     values = {"name": "cloud", "provider": "aws", "runtime": "fake", "nodes_max": 3, "gpus_per_node": 4}
     for wrong, path in (
         ({}, "provider_settings.region"),
-        (told | {"region": "moon"}, "provider_settings.region"),
-        (told | {"purchase": "free"}, "provider_settings.purchase"),
-        (told | {"secret_key": "x"}, "provider_settings.secret_key"),
+        (provider_settings | {"region": "moon"}, "provider_settings.region"),
+        (provider_settings | {"purchase": "free"}, "provider_settings.purchase"),
+        (provider_settings | {"secret_key": "x"}, "provider_settings.secret_key"),
         ("text", "provider_settings"),
     ):
         answer = alice.post("node-pools", {**values, "provider_settings": wrong})
         assert answer.status_code == 422
         assert path in [fault["path"] for fault in answer.json()["errors"]]
-    made = alice.post("node-pools", {**values, "provider_settings": told})
-    assert (made.status_code, made.json()["provider_settings"]) == (201, told)
+    made = alice.post("node-pools", {**values, "provider_settings": provider_settings})
+    assert (made.status_code, made.json()["provider_settings"]) == (201, provider_settings)
     assert made.json()["current_price"] == 1.1504
     assert dave.get("node-pools/cloud").json()["provider_settings"] is None
     changed = alice("PATCH", "node-pools/cloud", {"price_per_gpu_hour": 0.9}, headers={"If-Match": '"1"'})
     assert changed.json()["current_price"] == 0.9
-    here = alice("PATCH", "node-pools/local", {"provider_settings": told}, headers={"If-Match": '"1"'})
+    here = alice(
+        "PATCH", "node-pools/local", {"provider_settings": provider_settings}, headers={"If-Match": '"1"'}
+    )
     assert here.status_code == 422
 
 
@@ -130,24 +130,24 @@ def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(
         ({"name": "<b>"}, "name"),
     ],
 )
-def test_contradictions_of_a_pool_are_named(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_invalid_field_of_a_pool_is_named(alice: Caller, values: dict[str, object], path: str) -> None:
     answer = alice.post("node-pools", {"name": "big", "nodes_max": 3, **values})
     assert answer.status_code == 422
     assert any(fault["path"].startswith(path) for fault in answer.json()["errors"])
     assert NodePool.objects.count() == 1
 
 
-def test_a_pool_is_resized_within_its_bounds_and_says_why(alice: Caller, dave: Caller) -> None:
+def test_pool_is_scaled_within_its_bounds_and_records_the_user(alice: Caller, dave: Caller) -> None:
     assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["nodes_desired"] == 3
     assert alice.post("node-pools/local/scale", {"nodes": 5}).status_code == 422
     assert alice.post("node-pools/local/pause").json()["paused"] is True
     assert alice.post("node-pools/local/resume").json()["paused"] is False
-    told = dave.get("node-pools/local/history").json()["items"]
-    assert [event["kind"] for event in told] == ["resumed", "paused", "autoscale"]
-    assert (told[-1]["before"], told[-1]["after"], told[-1]["reason"]) == (0, 3, "set by alice")
+    history = dave.get("node-pools/local/history").json()["items"]
+    assert [event["kind"] for event in history] == ["resumed", "paused", "autoscale"]
+    assert (history[-1]["before"], history[-1]["after"], history[-1]["reason"]) == (0, 3, "set by alice")
 
 
-def test_a_node_is_cordoned_drained_and_put_back(alice: Caller, bob: Caller, node: Node) -> None:
+def test_node_is_cordoned_drained_uncordoned_and_terminated(alice: Caller, bob: Caller, node: Node) -> None:
     assert bob.post("nodes/local-0/cordon").status_code == 403
     assert alice.post("nodes/local-0/cordon", {"reason": "noisy fan"}).json()["state"] == "cordoned"
     assert alice.post("nodes/local-0/cordon").status_code == 409
@@ -175,7 +175,7 @@ def test_a_node_is_cordoned_drained_and_put_back(alice: Caller, bob: Caller, nod
         ({"min": 4, "desired": 2, "max": 16}, (4, 2, 16)),
     ],
 )
-def test_the_number_of_nodes_is_given_in_four_notations(
+def test_nodes_field_accepts_four_notations(
     alice: Caller, nodes: object, stored: tuple[int | None, ...]
 ) -> None:
     made = alice.post("node-pools", {"name": "big", "nodes": nodes}).json()
@@ -199,15 +199,13 @@ def test_the_number_of_nodes_is_given_in_four_notations(
         ({"nodes_min": 4, "ready_threshold": 5}, "ready_threshold"),
     ],
 )
-def test_a_wrong_number_of_nodes_is_refused_by_the_name_it_was_given(
-    alice: Caller, values: dict[str, object], path: str
-) -> None:
+def test_invalid_number_of_nodes_names_the_field(alice: Caller, values: dict[str, object], path: str) -> None:
     answer = alice.post("node-pools", {"name": "big", **values})
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
 
 
-def test_a_pool_is_drained_and_put_back_to_work(alice: Caller, node: Node) -> None:
+def test_pool_is_drained_and_resumed(alice: Caller, node: Node) -> None:
     NodePool.objects.filter(name="local").update(nodes_min=1, nodes_desired=1)
     drained = alice.post("node-pools/local/drain", {"reason": "moving house"}).json()
     assert (drained["nodes_desired"], drained["expires_at"] is None) == (0, False)
@@ -221,10 +219,10 @@ def test_a_pool_is_drained_and_put_back_to_work(alice: Caller, node: Node) -> No
     assert alice.post("node-pools/local/drain", {}).status_code == 409
 
 
-def test_capacity_costs_and_pieces_are_told(alice: Caller, dave: Caller, node: Node) -> None:
+def test_capacity_cost_and_fragmentation_are_reported(alice: Caller, dave: Caller, node: Node) -> None:
     NodePool.objects.filter(name="local").update(price_per_gpu_hour="0.5")
-    told = dave.get("node-pools/local/capacity", span=3600).json()
-    assert [told["points"][-1][name] for name in ("current", "pending", "draining")] == [1, 0, 0]
+    capacity = dave.get("node-pools/local/capacity", span=3600).json()
+    assert [capacity["points"][-1][name] for name in ("current", "pending", "draining")] == [1, 0, 0]
     assert dave.get("node-pools/local/capacity", span=1).status_code == 422
     costs = dave.get("node-pools/local/cost").json()
     assert (costs["price_per_gpu_hour"], costs["per_hour"], costs["last_24_hours"]["cost"]) == (0.5, 1.0, 0.0)
@@ -233,7 +231,7 @@ def test_capacity_costs_and_pieces_are_told(alice: Caller, dave: Caller, node: N
     assert pieces["levels"][-1] == {"gpus": 2, "nodes": 1, "replicas": 1}
 
 
-def test_who_runs_the_platform_sees_what_is_on_a_node(
+def test_only_platform_admins_see_the_workloads_of_a_node(
     cast: Cast, alice: Caller, dave: Caller, node: Node
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())

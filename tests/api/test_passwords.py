@@ -1,4 +1,4 @@
-"""Claims about changing one's password by REST: what ends with it, what stays, who is refused."""
+"""Tests of changing a password over REST."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -19,30 +19,30 @@ OLD, NEW = "correct horse battery", "a better horse battery"
 
 
 @pytest.fixture(autouse=True)
-def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No minute ends in the middle of a test."""
+def frozen_rate_limit_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeze the clock of the rate limits, so that no window ends during a test."""
     monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 
-def signed_in(name: str = "dave", password: str = OLD) -> Caller:
+def sign_in(name: str = "dave", password: str = OLD) -> Caller:
     answer = Caller().post("login", {"username": name, "password": password})
     assert answer.status_code == 200, answer.content
     return Caller(answer.json()["token"])
 
 
-def changed(caller: Caller, current: str = OLD, new: str = NEW, **more: Any) -> Any:
+def change(caller: Caller, current: str = OLD, new: str = NEW, **more: Any) -> Any:
     return caller.post("password", {"current_password": current, "new_password": new, **more})
 
 
-def test_new_password_signs_in_and_the_old_one_does_not(cast: Cast) -> None:
-    assert changed(signed_in()).status_code == 200
+def test_only_the_new_password_signs_in(cast: Cast) -> None:
+    assert change(sign_in()).status_code == 200
     assert Caller().post("login", {"username": "dave", "password": OLD}).status_code == 401
-    assert signed_in(password=NEW).get("whoami").status_code == 200
+    assert sign_in(password=NEW).get("whoami").status_code == 200
 
 
-def test_sign_in_tokens_end_and_the_one_in_use_is_replaced(cast: Cast, dave: Caller) -> None:
-    here, elsewhere = signed_in(), signed_in()
-    answer = changed(here).json()
+def test_sign_in_tokens_are_revoked_and_the_current_one_is_replaced(cast: Cast, dave: Caller) -> None:
+    here, elsewhere = sign_in(), sign_in()
+    answer = change(here).json()
     assert answer["revoked_tokens"] == 2
     assert (here.get("whoami").status_code, elsewhere.get("whoami").status_code) == (401, 401)
     replacement = Caller(answer["token"]).get("whoami").json()
@@ -51,37 +51,37 @@ def test_sign_in_tokens_end_and_the_one_in_use_is_replaced(cast: Cast, dave: Cal
 
 
 def test_other_tokens_are_revoked_on_request(cast: Cast, dave: Caller) -> None:
-    answer = changed(signed_in(), revoke_tokens=True).json()
+    answer = change(sign_in(), revoke_tokens=True).json()
     assert answer["revoked_tokens"] == 2
     assert dave.get("whoami").status_code == 401
     assert Caller(answer["token"]).get("whoami").status_code == 200
 
 
-def test_token_issued_by_hand_is_not_replaced(cast: Cast, dave: Caller) -> None:
-    assert changed(dave).json() == {"revoked_tokens": 0, "token": None, "expires_at": None}
+def test_manually_issued_token_is_not_replaced(cast: Cast, dave: Caller) -> None:
+    assert change(dave).json() == {"revoked_tokens": 0, "token": None, "expires_at": None}
     assert dave.get("whoami").status_code == 200
 
 
-def test_replacement_lives_no_longer_than_the_token_it_replaces(cast: Cast) -> None:
-    here = signed_in()
+def test_replacement_token_keeps_the_expiry(cast: Cast) -> None:
+    here = sign_in()
     end = timezone.now().replace(microsecond=0) + timedelta(hours=1)
     ApiToken.objects.filter(user=cast.dave.user).update(expires_at=end)
-    answer = changed(here).json()
+    answer = change(here).json()
     assert ApiToken.objects.get(revoked_at=None, user=cast.dave.user).expires_at == end, answer
 
 
-def test_visits_to_ports_end(cast: Cast) -> None:
+def test_port_links_are_deleted(cast: Cast) -> None:
     workload, _ = running(cast)
     PortLink.objects.create(
         digest="d", workload=workload, port="lab", user=cast.dave.user, session_hash="h",
         expires_at=timezone.now(), visit_until=timezone.now(),
     )  # fmt: skip
-    changed(signed_in())
+    change(sign_in())
     assert not PortLink.objects.exists()
 
 
 def test_change_is_audited_without_the_passwords(cast: Cast) -> None:
-    changed(signed_in())
+    change(sign_in())
     row = Audit.objects.get(action="set_password")
     assert (row.actor, row.object_name, row.after) == ("dave", "dave", {"revoked_tokens": 1})
     assert not [text for text in map(str, Audit.objects.values()) if OLD in text or NEW in text]
@@ -95,45 +95,45 @@ def test_change_is_audited_without_the_passwords(cast: Cast) -> None:
     (OLD, "password123456", "new_password", "too common"),
     (OLD, "dave-dave-dave", "new_password", "too similar"),
 ])  # fmt: skip
-def test_unsuitable_password_is_refused_by_field(
+def test_unsuitable_password_names_the_field(
     cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
 ) -> None:
     cast.dave.user.email = "dave-dave-dave@example.org"  # type: ignore[union-attr]
     cast.dave.user.save()  # type: ignore[union-attr]
-    answer = changed(dave, current, new)
+    answer = change(dave, current, new)
     assert answer.status_code == 422
     assert message in {each["path"]: each["message"] for each in answer.json()["errors"]}[path]
-    assert signed_in()
+    assert sign_in()
 
 
 def test_guessing_the_current_password_is_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
-    answers = [changed(dave, f"guess {n}") for n in range(5)]
+    answers = [change(dave, f"guess {n}") for n in range(5)]
     assert [answer.status_code for answer in answers] == [422, 422, 422, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0
-    assert changed(dave).status_code == 429, "not even the right one, from this address"
+    assert change(dave).status_code == 429, "even the right password is refused from this address"
 
 
-def test_unsuitable_new_password_is_no_guess(cast: Cast, dave: Caller, settings: Any) -> None:
+def test_unsuitable_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
-    assert {changed(dave, new="short").status_code for _ in range(8)} == {422}
-    assert changed(dave).status_code == 200
+    assert {change(dave, new="short").status_code for _ in range(8)} == {422}
+    assert change(dave).status_code == 200
 
 
-def test_person_without_password_is_told_why(cast: Cast, dave: Caller) -> None:
+def test_user_without_password_is_referred_to_single_sign_on(cast: Cast, dave: Caller) -> None:
     user = User.objects.get(username="dave")
     user.set_unusable_password()
     user.save()
-    answer = changed(dave)
+    answer = change(dave)
     assert answer.status_code == 409
     assert "single sign-on" in answer.json()["detail"]
 
 
-def test_read_only_token_cannot_change_it(caller: Any) -> None:
-    assert changed(caller("dave", "read")).status_code == 403
+def test_read_only_token_cannot_change_the_password(caller: Any) -> None:
+    assert change(caller("dave", "read")).status_code == 403
 
 
-def test_browser_session_of_the_request_stays_and_others_end(cast: Cast) -> None:
+def test_other_browser_sessions_end(cast: Cast) -> None:
     here, elsewhere = Client(), Client()
     for browser in (here, elsewhere):
         browser.force_login(User.objects.get(username="dave"))
@@ -143,8 +143,8 @@ def test_browser_session_of_the_request_stays_and_others_end(cast: Cast) -> None
     assert elsewhere.get("/api/v1/whoami").status_code == 401
 
 
-def test_password_set_by_an_admin_ends_sign_in_tokens(cast: Cast) -> None:
-    here = signed_in()
+def test_password_set_by_an_admin_revokes_sign_in_tokens(cast: Cast) -> None:
+    here = sign_in()
     admin = User.objects.get(username="alice")
     admin.is_staff = admin.is_superuser = True
     admin.save()
@@ -158,9 +158,8 @@ def test_password_set_by_an_admin_ends_sign_in_tokens(cast: Cast) -> None:
     assert Audit.objects.get(action="set_password").actor == "alice"
 
 
-def test_password_set_behind_our_back_ends_sign_in_tokens(cast: Cast, dave: Caller) -> None:
-    """As `manage.py changepassword` does."""
-    here = signed_in()
+def test_password_set_by_a_management_command_revokes_sign_in_tokens(cast: Cast, dave: Caller) -> None:
+    here = sign_in()
     user = User.objects.get(username="dave")
     user.set_password(NEW)
     user.save()
@@ -168,17 +167,17 @@ def test_password_set_behind_our_back_ends_sign_in_tokens(cast: Cast, dave: Call
     assert dave.get("whoami").status_code == 200
 
 
-def test_token_list_tells_which_were_created_by_sign_in(cast: Cast, dave: Caller) -> None:
-    signed_in()
+def test_token_list_marks_tokens_created_by_sign_in(cast: Cast, dave: Caller) -> None:
+    sign_in()
     named = {token["name"]: token["interactive"] for token in dave.get("tokens").json()["items"]}
     assert named.pop("test admin read write") is False
     assert list(named.values()) == [True]
 
 
-def test_name_alone_makes_no_sign_in_token(cast: Cast) -> None:
+def test_token_name_does_not_make_it_a_sign_in_token(cast: Cast) -> None:
     token, secret = tokens.issue(
         acting=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None
     )
     assert not token.interactive
-    assert changed(Caller(secret)).status_code == 200
+    assert change(Caller(secret)).status_code == 200
     assert Caller(secret).get("tokens").status_code == 403, "still known; it lacks the scope read"

@@ -1,4 +1,4 @@
-"""Reasons of pending and unschedulable workloads over REST, decided by the scheduler's own loop."""
+"""Tests of pending reasons over REST, as the scheduler's loop decides them."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def submit(caller: Caller, name: str, **role: object) -> str:
     return str(answer.json()["id"])
 
 
-def explained(caller: Caller, workload_id: str) -> dict[str, Any]:
+def explanation_of(caller: Caller, workload_id: str) -> dict[str, Any]:
     return dict(caller.get(f"workloads/{workload_id}/explain").json())
 
 
@@ -57,7 +57,7 @@ def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle
     assert dave.get(f"workloads/{small}").json()["phase"] != "pending"
     answer = dave.get(f"workloads/{impossible}").json()
     assert (answer["phase"], answer["reason"]) == ("pending", "Unschedulable")
-    explanation = explained(dave, impossible)
+    explanation = explanation_of(dave, impossible)
     assert explanation["queue_position"] is None
     assert explanation["blockers"][0]["message"].startswith(sentence)
     assert dave.get("node-pools/small/queue").json()["items"] == []
@@ -77,7 +77,7 @@ def test_blocker_by_memory_names_memory_first(cluster: Cluster, dave: Caller) ->
     cluster.run(5)
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
     cluster.run(5)
-    message = explained(dave, pending)["blockers"][0]["message"]
+    message = explanation_of(dave, pending)["blockers"][0]["message"]
     assert message == "6144 MiB of memory requested, 4096 free, 2048 missing."
 
 
@@ -87,7 +87,7 @@ def test_role_that_no_node_matches_names_each_obstacle_with_its_count(cluster: C
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})
     cluster.run(5)
-    blocker = explained(dave, pending)["blockers"][0]
+    blocker = explanation_of(dave, pending)["blockers"][0]
     assert blocker["reason"] == "NoMatchingNode"
     assert "2 nodes" in blocker["message"]
     assert "disk" in blocker["message"]

@@ -1,4 +1,4 @@
-"""Claims about what Prometheus is told of node pools."""
+"""Tests of the Prometheus metrics of node pools."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from tests.scraping import scraped
 pytestmark = pytest.mark.django_db
 
 
-def told() -> list[str]:
+def metric_lines() -> list[str]:
     return scraped().splitlines()
 
 
-def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> None:
+def test_provisioning_outcomes_and_scaling_decisions_are_counted(cast: Cast) -> None:
     from pools.providers.base import ProviderErrorKind
     from tests.fakes.provider import Fail
 
@@ -26,7 +26,7 @@ def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> 
         stage.reconcile()
         stage.pass_time(15)
     set_nodes_desired(acting=cast.alice, pool=cast.pool, nodes_desired=3)
-    lines = told()
+    lines = metric_lines()
     for line in (
         'berth_pool_provision_calls_total{outcome="quota",pool="local"} 2.0',
         'berth_pool_provision_calls_total{outcome="all",pool="local"} 1.0',
@@ -38,12 +38,12 @@ def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> 
         assert line in lines
 
 
-def test_hours_and_costs_are_told_where_a_price_is_known(cast: Cast) -> None:
+def test_costs_are_exported_for_pools_with_a_price(cast: Cast) -> None:
     make.node(cast.pool, state="draining", drain_started_at=make.ago(hours=1), created_at=make.ago(hours=3))
-    assert not [line for line in told() if line.startswith("berth_pool_cost_per_hour{")]
+    assert not [line for line in metric_lines() if line.startswith("berth_pool_cost_per_hour{")]
     cast.pool.price_per_gpu_hour = 2
     cast.pool.save()
-    lines = told()
+    lines = metric_lines()
     assert 'berth_pool_cost_per_hour{pool="local"} 4.0' in lines
     assert 'berth_pool_nodes_draining{pool="local"} 1.0' in lines
     hours = next(line for line in lines if line.startswith('berth_pool_node_hours_total{pool="local"}'))
@@ -52,9 +52,9 @@ def test_hours_and_costs_are_told_where_a_price_is_known(cast: Cast) -> None:
     assert 6 <= float(gpus.split()[1]) < 6.2
 
 
-def test_the_documentation_lists_what_is_told(cast: Cast) -> None:
+def test_every_metric_is_documented(cast: Cast) -> None:
     from pathlib import Path
 
-    told_of = {line.split()[2] for line in told() if line.startswith("# TYPE ")}
+    exported = {line.split()[2] for line in metric_lines() if line.startswith("# TYPE ")}
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    assert [name for name in sorted(told_of) if f"`{name}`" not in text] == []
+    assert [name for name in sorted(exported) if f"`{name}`" not in text] == []

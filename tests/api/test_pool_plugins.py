@@ -1,4 +1,4 @@
-"""Plugins and environments of pools over REST."""
+"""Tests of plugins and environments of pools over REST."""
 
 import json
 
@@ -17,7 +17,7 @@ POOL = {
 
 
 @pytest.mark.shows("PLG-01", "PLG-41", "PLG-47")
-def test_plugins_are_declared_in_order_and_a_token_is_never_answered(alice: Caller, frank: Caller) -> None:
+def test_plugins_keep_their_order_and_tokens_are_never_returned(alice: Caller, frank: Caller) -> None:
     answers = [alice.post("node-pools", POOL, Idempotency_Key="once")]
     answers.append(alice.post("node-pools", POOL, Idempotency_Key="once"))
     answers += [alice.get("node-pools/train"), alice.get("node-pools/train/environment")]
@@ -35,7 +35,7 @@ def test_plugins_are_declared_in_order_and_a_token_is_never_answered(alice: Call
     assert environment["script"].startswith("#!/bin/sh\n")
 
 
-def test_what_was_answered_can_be_sent_back(alice: Caller) -> None:
+def test_response_can_be_sent_back_unchanged(alice: Caller) -> None:
     alice.post("node-pools", POOL)
     before = alice.get("node-pools/train").json()
     sent = {"plugins": before["plugins"], "environment": before["environment"]}
@@ -58,35 +58,35 @@ def test_what_was_answered_can_be_sent_back(alice: Caller) -> None:
         ({"environment": {"python": "3.12; reboot"}}, "environment.python"),
     ],
 )
-def test_what_does_not_fit_is_a_problem_with_its_path(
+def test_invalid_plugin_or_environment_names_its_path(
     alice: Caller, values: dict[str, object], path: str
 ) -> None:
-    told = alice.post("node-pools", {**POOL, **values})
+    answer = alice.post("node-pools", {**POOL, **values})
     if not path:
-        assert told.status_code == 201
+        assert answer.status_code == 201
         return
-    assert told.status_code == 422
-    assert told.headers["Content-Type"] == "application/problem+json"
-    assert told.json()["errors"][0]["path"] == path
+    assert answer.status_code == 422
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["path"] == path
     assert not NodePool.objects.filter(name="train").exists()
 
 
-def test_whoever_does_not_run_the_platform_declares_nothing(bob: Caller, cast: Cast) -> None:
-    told = bob("PATCH", f"node-pools/{cast.pool.name}", {"plugins": ["torch"]}, headers={"If-Match": "*"})
-    assert told.status_code == 403
+def test_only_platform_admins_set_plugins(bob: Caller, cast: Cast) -> None:
+    answer = bob("PATCH", f"node-pools/{cast.pool.name}", {"plugins": ["torch"]}, headers={"If-Match": "*"})
+    assert answer.status_code == 403
 
 
 @pytest.mark.shows("PLG-35")
-def test_the_plugins_that_there_are_are_listed_with_their_parameters(frank: Caller, alice: Caller) -> None:
-    told = {each["name"]: each for each in frank.get("plugins").json()["plugins"]}
+def test_available_plugins_are_listed_with_their_parameters(frank: Caller, alice: Caller) -> None:
+    plugins = {each["name"]: each for each in frank.get("plugins").json()["plugins"]}
     assert {"accelerate", "torch", "jax", "keras", "huggingface", "joblib", "sklearn", "cuml", "mps",
-            "mig"} == {name for name, each in told.items() if not each["source"]}  # fmt: skip
-    assert told["huggingface"]["parameters"]["properties"]["token"]["writeOnly"] is True
+            "mig"} == {name for name, each in plugins.items() if not each["source"]}  # fmt: skip
+    assert plugins["huggingface"]["parameters"]["properties"]["token"]["writeOnly"] is True
     assert frank.get("plugins").json()["refused"] is None
     assert alice.get("plugins").json()["refused"] == {}
 
 
-def test_a_pool_that_declares_nothing_has_no_environment(alice: Caller, cast: Cast) -> None:
-    told = alice.get(f"node-pools/{cast.pool.name}/environment")
-    assert told.status_code == 404
-    assert "declares no environment" in json.dumps(told.json())
+def test_pool_without_plugins_has_no_environment(alice: Caller, cast: Cast) -> None:
+    answer = alice.get(f"node-pools/{cast.pool.name}/environment")
+    assert answer.status_code == 404
+    assert "declares no environment" in json.dumps(answer.json())

@@ -1,4 +1,4 @@
-"""A pool made over REST, grown and shrunk by the scheduler's own loop; only the machines are played."""
+"""Tests of pool scaling by the scheduler's loop with fake machines."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ PATH = "node-pools/small"
 
 @dataclass
 class Cluster:
-    """The scheduler's loop with a provider whose machines boot when told to."""
+    """The scheduler's loop with a provider whose machines the test boots."""
 
     provider: FakeProvider
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
@@ -44,8 +44,8 @@ class Cluster:
     def ready(self) -> int:
         return Node.objects.filter(pool__name="small", state__in=USABLE).count()
 
-    def _reconcile(self, pool: NodePool, now: datetime, held: object, lost: Any) -> bool:
-        return reconcile(pool.pk, provider=self.provider, now=now, work_to_lose=lost)
+    def _reconcile(self, pool: NodePool, now: datetime, held: object, work_to_lose: Any) -> bool:
+        return reconcile(pool.pk, provider=self.provider, now=now, work_to_lose=work_to_lose)
 
 
 def create(alice: Caller, nodes: object, **values: object) -> None:
@@ -64,9 +64,7 @@ def drains() -> list[str]:
 
 @pytest.mark.shows("SKY-15", "SKY-17", "SKY-21", "SKY-32", "SKY-33")
 @pytest.mark.parametrize("boot_seconds", [0, 150])
-def test_nodes_above_the_minimum_stay_until_they_were_idle_for_the_timeout(
-    alice: Caller, boot_seconds: int
-) -> None:
+def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Caller, boot_seconds: int) -> None:
     create(alice, {"min": 1, "desired": 4, "max": 4})
     cluster = Cluster(FakeProvider(boots_at_once=boot_seconds == 0))
     cluster.run(boot_seconds)
@@ -81,13 +79,13 @@ def test_nodes_above_the_minimum_stay_until_they_were_idle_for_the_timeout(
 
 
 @pytest.mark.shows("SKY-21", "SKY-33")
-def test_nodes_that_a_person_adds_are_not_idle_before_they_are_ready(alice: Caller) -> None:
-    """The pool has been idle for 200 s, and its machines take longer to boot than its cooldown lasts."""
+def test_manually_added_nodes_are_not_idle_before_they_are_ready(alice: Caller) -> None:
+    """The pool has been idle for 200 s, and its machines boot longer than its cooldown."""
     create(alice, [0, 4])
     cluster = Cluster(FakeProvider(boots_at_once=False))
     cluster.run(200)
     assert alice.post(f"{PATH}/scale", {"nodes": 3}).status_code == 200
-    NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST goes by the real clock
+    NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST uses the real clock
     cluster.run(120)
     assert (nodes_desired(alice), cluster.ready()) == (3, 0)
     cluster.provider.boot()

@@ -1,4 +1,4 @@
-"""Claims about the address that opens a port: who gets a link, and what it looks like."""
+"""Tests of links to the ports of workloads."""
 
 import re
 from collections.abc import Callable
@@ -22,40 +22,40 @@ DESK = {
 @pytest.fixture
 def desk(dave: Caller, settings) -> str:
     settings.BERTH_APPS_ORIGIN = "https://*.apps.example.org"
-    found: str = dave.post("workloads", DESK).json()["id"]
-    Workload.objects.filter(pk=found).update(phase=Phase.RUNNING, run=1, started_at=timezone.now())
-    return f"workloads/{found}/ports/lab/link"
+    workload_id: str = dave.post("workloads", DESK).json()["id"]
+    Workload.objects.filter(pk=workload_id).update(phase=Phase.RUNNING, run=1, started_at=timezone.now())
+    return f"workloads/{workload_id}/ports/lab/link"
 
 
-def test_a_link_leads_to_a_host_of_the_ports_own(dave: Caller, desk: str) -> None:
+def test_link_uses_the_ports_own_host(dave: Caller, desk: str) -> None:
     answer = dave.post(desk)
     assert answer.status_code == 201
-    told = answer.json()
-    assert re.fullmatch(r"https://[0-9a-f]{32}-lab\.apps\.example\.org/\.berth/open/[\w-]{43}", told["url"])
-    assert told["expires_at"] > timezone.now().isoformat()[:19]
+    link = answer.json()
+    assert re.fullmatch(r"https://[0-9a-f]{32}-lab\.apps\.example\.org/\.berth/open/[\w-]{43}", link["url"])
+    assert link["expires_at"] > timezone.now().isoformat()[:19]
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_each_call_is_another_link_also_with_the_same_key(dave: Caller, desk: str) -> None:
+def test_every_call_creates_a_link_despite_the_idempotency_key(dave: Caller, desk: str) -> None:
     urls = {dave.post(desk, Idempotency_Key="once").json()["url"] for _ in range(2)}
-    assert len(urls) == PortLink.objects.count() == 2, "an answer that is kept would be a secret that is kept"
+    assert len(urls) == PortLink.objects.count() == 2, "a stored response would store the secret"
 
 
-def test_who_only_sees_it_is_refused_and_others_find_nothing(
+def test_viewer_is_refused_and_other_users_get_404(
     erin: Caller, caller: Callable[..., Caller], desk: str
 ) -> None:
     assert erin.post(desk).status_code == 403
     assert caller("grace").post(desk).status_code == 404
 
 
-def test_ports_and_workloads_that_are_not_there(dave: Caller, desk: str) -> None:
+def test_missing_port_pending_workload_and_unknown_field_are_refused(dave: Caller, desk: str) -> None:
     assert dave.post(desk.replace("/lab/", "/nowhere/")).status_code == 404
     Workload.objects.update(phase=Phase.PENDING)
     assert dave.post(desk).status_code == 409
     assert dave.post(desk, {"port": 5432}).status_code == 422
 
 
-def test_without_hosts_for_ports_the_refusal_says_what_to_set(dave: Caller, desk: str, settings) -> None:
+def test_link_without_apps_origin_names_the_setting(dave: Caller, desk: str, settings) -> None:
     settings.BERTH_APPS_ORIGIN = ""
     answer = dave.post(desk)
     assert answer.status_code == 409
@@ -63,28 +63,31 @@ def test_without_hosts_for_ports_the_refusal_says_what_to_set(dave: Caller, desk
     assert not PortLink.objects.exists()
 
 
-def test_the_page_of_a_workload_opens_its_ports(cast: Cast, desk: str, client) -> None:
-    found = desk.split("/")[1]
+def test_workload_page_opens_ports(cast: Cast, desk: str, client) -> None:
+    workload_id = desk.split("/")[1]
     client.force_login(cast.dave.user)
-    assert f'action="/workloads/{found}/ports/lab"' in client.get(f"/workloads/{found}").content.decode()
-    page = client.post(f"/workloads/{found}/ports/lab")
+    assert (
+        f'action="/workloads/{workload_id}/ports/lab"'
+        in client.get(f"/workloads/{workload_id}").content.decode()
+    )
+    page = client.post(f"/workloads/{workload_id}/ports/lab")
     assert '<meta http-equiv="refresh" content="0; url=https://' in page.content.decode()
     assert page.headers["Referrer-Policy"] == "no-referrer"
     client.force_login(cast.erin.user)
-    assert "/ports/lab" not in client.get(f"/workloads/{found}").content.decode()
-    assert client.post(f"/workloads/{found}/ports/lab").status_code == 403
+    assert "/ports/lab" not in client.get(f"/workloads/{workload_id}").content.decode()
+    assert client.post(f"/workloads/{workload_id}/ports/lab").status_code == 403
 
 
 @pytest.mark.parametrize("text", [
     "https://apps.example.org", "ftp://*.x", "*.apps.example.org", "https://*.*.org", "https://*.", "https://*.x/y",
     "https://a:b@*.x", "https://a*.x",
 ])  # fmt: skip
-def test_hosts_for_ports_are_written_in_one_way(text: str) -> None:
+def test_invalid_apps_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must look like"):
         origins(text)
 
 
-def test_a_host_names_a_port_or_nothing() -> None:
+def test_only_valid_hosts_name_a_port() -> None:
     hosts = origins("https://*.apps.example.org")
     assert hosts == Origins("https", ".apps.example.org", 443)
     key = "0" * 31 + "1"
@@ -97,7 +100,7 @@ def test_a_host_names_a_port_or_nothing() -> None:
         assert hosts.port_of_host(other) is None, other
 
 
-def test_a_wrong_setting_is_told_when_the_server_starts(settings) -> None:
+def test_invalid_apps_origin_stops_the_server(settings) -> None:
     settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
     with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN must look like"):
         hosts_for_ports()

@@ -1,4 +1,4 @@
-"""The queue of a pool is paginated in order; evictions are counted by project."""
+"""Tests of a pool's queue and of the eviction matrix over REST."""
 
 from projects.models import Workload
 from tests import factories as make
@@ -6,18 +6,18 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def waiting(cast: Cast, name: str, position: int | None, project: str = "vision") -> Workload:
-    told = None if position is None else {
+def pending(cast: Cast, name: str, position: int | None, project: str = "vision") -> Workload:
+    explanation = None if position is None else {
         "pool": "local", "queue_position": position,
         "ordering": [f"priority 50, number {position}"], "blockers": [],
         "expected_start": "2026-06-01T12:00:00+00:00",
     }  # fmt: skip
-    return make.workload(getattr(cast, project), name, explanation=told, reason="WaitingForCapacity")
+    return make.workload(getattr(cast, project), name, explanation=explanation, reason="WaitingForCapacity")
 
 
-def test_the_line_is_paged_by_position(cast: Cast, alice: Caller) -> None:
+def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
     for name, position in (("c", 3), ("a", 1), ("new", None), ("b", 2)):
-        waiting(cast, name, position)
+        pending(cast, name, position)
     first = alice.get("node-pools/local/queue", limit="2").json()
     assert (first["workloads"], first["gpus"]) == (4, 4.0)
     assert [item["name"] for item in first["items"]] == ["a", "b"]
@@ -28,22 +28,22 @@ def test_the_line_is_paged_by_position(cast: Cast, alice: Caller) -> None:
     assert second["next"] is None
 
 
-def test_others_are_counted_but_not_named(cast: Cast, dave: Caller) -> None:
-    waiting(cast, "theirs", 1, "ads")
-    waiting(cast, "ours", 2)
-    told = dave.get("node-pools/local/queue").json()
-    assert (told["workloads"], [item["name"] for item in told["items"]]) == (2, ["ours"])
+def test_workloads_of_other_projects_are_counted_but_not_listed(cast: Cast, dave: Caller) -> None:
+    pending(cast, "theirs", 1, "ads")
+    pending(cast, "ours", 2)
+    queue = dave.get("node-pools/local/queue").json()
+    assert (queue["workloads"], [item["name"] for item in queue["items"]]) == (2, ["ours"])
 
 
-def test_a_pool_that_is_not_there_and_a_cursor_that_is_none(alice: Caller) -> None:
+def test_unknown_pool_and_invalid_cursor_are_refused(alice: Caller) -> None:
     assert alice.get("node-pools/none/queue").status_code == 404
     assert alice.get("node-pools/local/queue", cursor="abc").status_code == 422
 
 
-def test_evictions_are_added_up_within_the_filters(cast: Cast, alice: Caller, dave: Caller) -> None:
-    ours, theirs, strange = (make.workload(p, "w") for p in (cast.vision, cast.ads, cast.search))
+def test_eviction_matrix_counts_the_filtered_evictions(cast: Cast, alice: Caller, dave: Caller) -> None:
+    ours, theirs, hidden = (make.workload(p, "w") for p in (cast.vision, cast.ads, cast.search))
     make.eviction(ours, theirs, cast.pool)
-    make.eviction(strange, theirs, cast.pool, kind="preempt")
+    make.eviction(hidden, theirs, cast.pool, kind="preempt")
     both = alice.get("evictions/matrix").json()["pairs"]
     assert [(pair["victim_project"], pair["preemptor_project"]) for pair in both] == [
         ("search", "ads"),

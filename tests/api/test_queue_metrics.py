@@ -1,4 +1,4 @@
-"""Claims about what Prometheus is told of waiting, of queues, of services and of Berth itself."""
+"""Tests of the Prometheus metrics of waits, queues, services and deliveries."""
 
 import re
 from datetime import timedelta
@@ -14,26 +14,26 @@ from tests.scraping import scraped
 pytestmark = pytest.mark.django_db
 
 
-def told() -> dict[str, float]:
+def metric_values() -> dict[str, float]:
     lines = scraped().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
-def test_who_waits_is_counted_by_reason_and_the_longest_wait_is_told(cast: Cast) -> None:
+def test_pending_workloads_are_counted_by_reason_with_the_longest_wait(cast: Cast) -> None:
     for name, reason, minutes in (("a", "ProjectLimit", 5), ("b", "ProjectLimit", 90), ("c", "", 1)):
         make.workload(cast.vision, name, reason=reason, submitted_at=make.ago(minutes=minutes))
     make.workload(cast.vision, "over", phase=Phase.COMPLETED, submitted_at=make.ago(days=9))
-    found = told()
-    assert found['berth_pending_by_reason{reason="ProjectLimit"}'] == 2
-    assert found['berth_pending_by_reason{reason="NotSeenYet"}'] == 1
-    assert found["berth_longest_wait_seconds"] == pytest.approx(5400, abs=30)
+    metrics = metric_values()
+    assert metrics['berth_pending_by_reason{reason="ProjectLimit"}'] == 2
+    assert metrics['berth_pending_by_reason{reason="NotSeenYet"}'] == 1
+    assert metrics["berth_longest_wait_seconds"] == pytest.approx(5400, abs=30)
 
 
-def test_waits_are_told_by_pool_of_what_started_within_a_day(cast: Cast) -> None:
+def test_wait_quantiles_cover_workloads_started_within_a_day(cast: Cast) -> None:
     other = make.pool("other")
     hour_ago = make.ago(hours=1)
-    for pool, waits in ((cast.pool, (10, 20, 30)), (other, (600,))):
-        for seconds in waits:
+    for pool, wait_seconds in ((cast.pool, (10, 20, 30)), (other, (600,))):
+        for seconds in wait_seconds:
             make.workload(
                 cast.vision, f"w{seconds}", pool=pool, phase=Phase.RUNNING, submitted_at=hour_ago,
                 first_started_at=hour_ago + timedelta(seconds=seconds),
@@ -42,29 +42,29 @@ def test_waits_are_told_by_pool_of_what_started_within_a_day(cast: Cast) -> None
         cast.vision, "old", pool=other, phase=Phase.COMPLETED, submitted_at=make.ago(days=4),
         first_started_at=make.ago(days=2),
     )  # fmt: skip
-    found = told()
-    assert found['berth_wait_seconds{pool="local",quantile="0.5"}'] == 20
-    assert found['berth_wait_seconds{pool="local",quantile="0.95"}'] == 29
-    assert found['berth_wait_seconds{pool="local",quantile="1.0"}'] == 30
-    assert found['berth_wait_seconds{pool="other",quantile="1.0"}'] == 600
+    metrics = metric_values()
+    assert metrics['berth_wait_seconds{pool="local",quantile="0.5"}'] == 20
+    assert metrics['berth_wait_seconds{pool="local",quantile="0.95"}'] == 29
+    assert metrics['berth_wait_seconds{pool="local",quantile="1.0"}'] == 30
+    assert metrics['berth_wait_seconds{pool="other",quantile="1.0"}'] == 600
 
 
-def test_each_queue_is_told_with_its_quota_share_and_demand(cast: Cast) -> None:
-    make.standing(cast.vision, cast.pool, share=3.5, held=2, asked=6)
-    make.standing(cast.research, cast.pool, share=4, held=2, asked=6)
+def test_queue_metrics_include_quota_fair_share_and_demand(cast: Cast) -> None:
+    make.standing(cast.vision, cast.pool, share=3.5, allocated=2, requested=6)
+    make.standing(cast.research, cast.pool, share=4, allocated=2, requested=6)
     make.quota(cast.vision, cast.pool, 1.5)
     make.quota(cast.research, cast.pool, None)
-    found = told()
+    metrics = metric_values()
     of_project = 'department="research",pool="local",project="vision"'
     of_department = 'department="research",pool="local",project=""'
-    assert found[f"berth_queue_share_gpus{{{of_project}}}"] == 3.5
-    assert found[f"berth_queue_allocated_gpus{{{of_project}}}"] == 2
-    assert found[f"berth_queue_requested_gpus{{{of_department}}}"] == 6
-    assert found[f"berth_queue_quota_gpus{{{of_project}}}"] == 1.5
-    assert f"berth_queue_quota_gpus{{{of_department}}}" not in found, "unlimited is no number"
+    assert metrics[f"berth_queue_share_gpus{{{of_project}}}"] == 3.5
+    assert metrics[f"berth_queue_allocated_gpus{{{of_project}}}"] == 2
+    assert metrics[f"berth_queue_requested_gpus{{{of_department}}}"] == 6
+    assert metrics[f"berth_queue_quota_gpus{{{of_project}}}"] == 1.5
+    assert f"berth_queue_quota_gpus{{{of_department}}}" not in metrics, "unlimited is no number"
 
 
-def test_services_are_told_with_engines_load_and_blind_autoscalers(cast: Cast) -> None:
+def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast) -> None:
     workload = make.workload(cast.ads, "llm", phase=Phase.RUNNING, kind="service")
     service = Service.objects.create(workload=workload, role="engine", initial_engines=2, next_number=3)
     at = timezone.now()
@@ -76,24 +76,24 @@ def test_services_are_told_with_engines_load_and_blind_autoscalers(cast: Cast) -
             is_healthy=healthy, running=running, ended_at=at if state == "REMOVED" else None,
         )  # fmt: skip
     Autoscaler.objects.create(service=service, enabled=True, trouble="no metrics")
-    found = told()
-    assert found['berth_service_engines{project="ads",service="llm",state="active"}'] == 2
-    assert found['berth_service_engines{project="ads",service="llm",state="creating"}'] == 1
-    assert not [name for name in found if 'state="removed"' in name]
-    assert found['berth_service_engines_healthy{project="ads",service="llm"}'] == 1
-    assert found['berth_service_requests{project="ads",service="llm"}'] == 3
-    assert found['berth_service_autoscaler_missing_metrics{project="ads",service="llm"}'] == 1
+    metrics = metric_values()
+    assert metrics['berth_service_engines{project="ads",service="llm",state="active"}'] == 2
+    assert metrics['berth_service_engines{project="ads",service="llm",state="creating"}'] == 1
+    assert not [name for name in metrics if 'state="removed"' in name]
+    assert metrics['berth_service_engines_healthy{project="ads",service="llm"}'] == 1
+    assert metrics['berth_service_requests{project="ads",service="llm"}'] == 3
+    assert metrics['berth_service_autoscaler_missing_metrics{project="ads",service="llm"}'] == 1
     service.ended_at = at
     service.save()
-    assert not [name for name in told() if name.startswith("berth_service_")]
+    assert not [name for name in metric_values() if name.startswith("berth_service_")]
 
 
-def test_news_jobs_and_the_version_are_told(cast: Cast) -> None:
+def test_deliveries_tasks_and_version_are_exported(cast: Cast) -> None:
     Delivery.objects.create(
         kind="failed", to="a@example.org", channel="mail", content={}, state="given_up",
         due_at=timezone.now(), ended_at=timezone.now(),
     )  # fmt: skip
-    found = told()
-    assert found['berth_deliveries{state="given_up"}'] == 1
-    assert found["berth_task_queue_length"] == 0
-    assert any(re.fullmatch(r'berth_build_info\{version="[^"]+"\}', name) for name in found)
+    metrics = metric_values()
+    assert metrics['berth_deliveries{state="given_up"}'] == 1
+    assert metrics["berth_task_queue_length"] == 0
+    assert any(re.fullmatch(r'berth_build_info\{version="[^"]+"\}', name) for name in metrics)

@@ -1,4 +1,4 @@
-"""Quota drafts are applied whole, once and against the versions seen, and can be reverted."""
+"""Tests of previewing, applying and reverting quota changes over REST."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def gpus() -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
 
 
-def test_a_set_is_applied_whole_with_an_audit_row_for_each_quota(vision: Quota, bob: Caller) -> None:
+def test_change_is_applied_with_an_audit_row_per_quota(vision: Quota, bob: Caller) -> None:
     answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
     change = answer.json()["change"]
     assert (change["actor"], change["comment"], change["hidden"]) == ("bob", "speech begins", 0)
@@ -46,15 +46,15 @@ def test_a_set_is_applied_whole_with_an_audit_row_for_each_quota(vision: Quota, 
         ("speech on local", "set_quota"), ("vision on local", "set_quota"),
     ]  # fmt: skip
     assert gpus() == {"vision": 3000, "speech": 1000}
-    assert answer["ETag"] == tag(bob), "what was stored can be built upon"
+    assert answer["ETag"] == tag(bob), "the next change can build on it"
 
 
-def test_who_comes_second_is_told_who_was_first_and_what_it_is_now(
+def test_conflict_names_the_other_user_and_the_current_value(
     cast: Cast, vision: Quota, bob: Caller, alice: Caller
 ) -> None:
-    seen = tag(bob)
+    etag = tag(bob)
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
-    answer = bob.post("quotas/apply", BOTH, If_Match=seen)
+    answer = bob.post("quotas/apply", BOTH, If_Match=etag)
     assert answer.status_code == 412
     (changed,) = answer.json()["changed"]
     assert (changed["name"], changed["pool"], changed["by"]) == ("vision", "local", "alice")
@@ -64,33 +64,31 @@ def test_who_comes_second_is_told_who_was_first_and_what_it_is_now(
     assert bob.post("quotas/apply", BOTH, If_Match=tag(bob)).status_code == 200
 
 
-def test_a_quota_that_was_removed_or_made_meanwhile_counts_as_changed(
-    cast: Cast, vision: Quota, bob: Caller
-) -> None:
-    seen = tag(bob)
+def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision: Quota, bob: Caller) -> None:
+    etag = tag(bob)
     quotas.remove_quota(acting=cast.alice, quota=vision)
     quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 9})
-    changed = bob.post("quotas/apply", BOTH, If_Match=seen).json()["changed"]
+    changed = bob.post("quotas/apply", BOTH, If_Match=etag).json()["changed"]
     assert [(each["name"], each["by"], each["current"] and each["current"]["gpu"]) for each in changed] == [
         ("vision", "alice", None), ("speech", "alice", 9),
     ]  # fmt: skip
 
 
-def test_a_set_needs_to_say_what_it_was_made_on(vision: Quota, bob: Caller) -> None:
+def test_apply_needs_the_version_it_is_based_on(vision: Quota, bob: Caller) -> None:
     assert bob.post("quotas/apply", BOTH).status_code == 428
     assert bob.post("quotas/apply", BOTH, If_Match='"7.1"').status_code == 412
     assert bob.post("quotas/apply", BOTH, If_Match="*").status_code == 200
 
 
-def test_sent_twice_it_is_done_once(vision: Quota, bob: Caller) -> None:
-    seen = tag(bob)
-    answers = [bob.post("quotas/apply", BOTH, If_Match=seen, Idempotency_Key="k1") for _ in range(2)]
+def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
+    etag = tag(bob)
+    answers = [bob.post("quotas/apply", BOTH, If_Match=etag, Idempotency_Key="k1") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert answers[0].json() == answers[1].json()
     assert QuotaChange.objects.filter(actor="bob").count() == 1
 
 
-def test_who_builds_upon_an_answer_does_not_overwrite_what_came_right_after_it(
+def test_version_in_the_response_excludes_later_changes(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = drafts.apply_draft
@@ -107,31 +105,31 @@ def test_who_builds_upon_an_answer_does_not_overwrite_what_came_right_after_it(
     assert gpus()["vision"] == 5000
 
 
-def test_what_is_so_already_leaves_no_change(vision: Quota, bob: Caller) -> None:
+def test_change_to_the_same_values_is_not_stored(vision: Quota, bob: Caller) -> None:
     same = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 4}}]}
     assert bob.post("quotas/preview", same).json()["changes_nothing"] is True
     assert bob.post("quotas/apply", same, If_Match="*").json() == {"change": None}
     assert QuotaChange.objects.count() == 1
 
 
-def test_a_change_is_taken_back_with_removals_and_creations(cast: Cast, vision: Quota, bob: Caller) -> None:
+def test_revert_restores_deleted_and_deletes_created_quotas(cast: Cast, vision: Quota, bob: Caller) -> None:
     document = {"changes": [
         {"project": "vision", "pool": "local", "remove": True},
         {"project": "speech", "pool": "local", "set": {"gpu": 1}},
     ]}  # fmt: skip
     made = bob.post("quotas/apply", document, If_Match="*").json()["change"]["id"]
     assert gpus() == {"speech": 1000}
-    undone = bob.post(f"quotas/changes/{made}/revert")
-    assert undone.status_code == 200, undone.content
-    assert undone.json()["reverts"] == made
+    reverted = bob.post(f"quotas/changes/{made}/revert")
+    assert reverted.status_code == 200, reverted.content
+    assert reverted.json()["reverts"] == made
     assert gpus() == {"vision": 4000}
-    assert bob.get(f"quotas/changes/{made}").json()["reverted_by"] == undone.json()["id"]
+    assert bob.get(f"quotas/changes/{made}").json()["reverted_by"] == reverted.json()["id"]
     assert bob.post(f"quotas/changes/{made}/revert").status_code == 409
-    assert bob.post(f"quotas/changes/{undone.json()['id']}/revert").status_code == 200
+    assert bob.post(f"quotas/changes/{reverted.json()['id']}/revert").status_code == 200
     assert gpus() == {"speech": 1000}
 
 
-def test_a_change_that_others_built_upon_is_not_taken_back(cast: Cast, vision: Quota, bob: Caller) -> None:
+def test_change_followed_by_another_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
     made = bob.post("quotas/apply", BOTH, If_Match="*").json()["change"]["id"]
     quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
     answer = bob.post(f"quotas/changes/{made}/revert")
@@ -139,14 +137,14 @@ def test_a_change_that_others_built_upon_is_not_taken_back(cast: Cast, vision: Q
     assert gpus() == {"vision": 3000, "speech": 2000}
 
 
-def test_the_history_shows_each_reader_their_own(
+def test_history_hides_quotas_that_the_reader_cannot_see(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     whole = {"changes": [*BOTH["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}
     alice.post("quotas/apply", whole, If_Match="*")
 
-    def newest(who: Caller) -> tuple[list[str], int]:
-        items = who.get("quotas/changes").json()["items"]
+    def newest(reader: Caller) -> tuple[list[str], int]:
+        items = reader.get("quotas/changes").json()["items"]
         return ([each["name"] for each in items[0]["quotas"]], items[0]["hidden"]) if items else ([], 0)
 
     assert newest(alice) == (["vision", "speech", "ads"], 0)
@@ -160,27 +158,27 @@ def test_the_history_shows_each_reader_their_own(
     assert carol.post(f"quotas/changes/{made}/revert").status_code == 403
 
 
-def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_back(
+def test_refused_revert_does_not_reveal_hidden_quotas(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller
 ) -> None:
     secret = Project.objects.create(name="secret-merger", department=cast.product)
     entries = [*BOTH["changes"], {"project": secret.name, "pool": "local", "set": {"gpu": 1}}]
     made = alice.post("quotas/apply", {"changes": entries}, If_Match="*").json()["change"]["id"]
-    there = bob.post(f"quotas/changes/{made}/revert")
+    before_deletion = bob.post(f"quotas/changes/{made}/revert")
     secret.quotas.all().delete()
     secret.delete()
-    gone = bob.post(f"quotas/changes/{made}/revert")
-    assert (there.status_code, gone.status_code) == (403, 403)
+    after_deletion = bob.post(f"quotas/changes/{made}/revert")
+    assert (before_deletion.status_code, after_deletion.status_code) == (403, 403)
     assert (
-        there.json()["detail"]
-        == gone.json()["detail"]
+        before_deletion.json()["detail"]
+        == after_deletion.json()["detail"]
         == (f"Change {made} includes quotas that you may not set.")
     )
-    told = alice.post(f"quotas/changes/{made}/revert")
-    assert (told.status_code, "secret-merger was deleted" in told.json()["detail"]) == (409, True)
+    refused = alice.post(f"quotas/changes/{made}/revert")
+    assert (refused.status_code, "secret-merger was deleted" in refused.json()["detail"]) == (409, True)
 
 
-def test_who_may_not_set_them_may_neither_preview_nor_apply(
+def test_preview_and_apply_need_permission_to_set_the_quotas(
     vision: Quota, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     for path in ("quotas/preview", "quotas/apply"):
@@ -196,7 +194,7 @@ def test_who_may_not_set_them_may_neither_preview_nor_apply(
 @pytest.mark.parametrize("body", [{}, [], {"changes": []}, {"changes": "x"}, {"changes": [1]},
                                   {"changes": [{"project": "vision"}]}, {"change": []},
                                   {"changes": [{"project": ["vision"], "pool": {}, "set": []}]}])  # fmt: skip
-def test_nonsense_is_refused_with_its_place(body: Any, vision: Quota, bob: Caller) -> None:
+def test_malformed_change_is_refused_with_its_path(body: Any, vision: Quota, bob: Caller) -> None:
     for path in ("quotas/preview", "quotas/apply"):
         answer = bob.post(path, body, If_Match="*")
         assert answer.status_code == 422

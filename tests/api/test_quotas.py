@@ -1,4 +1,4 @@
-"""Quotas are set only against the current version."""
+"""Tests of setting quotas over REST."""
 
 from django.utils import timezone
 
@@ -12,7 +12,7 @@ NEW = {"If-None-Match": "*"}
 OF_VISION = "quotas/projects/vision/local"
 
 
-def test_a_quota_is_created_read_and_changed_by_its_etag(cast: Cast, bob: Caller) -> None:
+def test_quota_is_created_read_and_edited_by_etag(cast: Cast, bob: Caller) -> None:
     factories.quota(cast.research, cast.pool, 8)
     made = bob("PUT", OF_VISION, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
     assert (made.status_code, made["ETag"]) == (201, '"1"')
@@ -37,7 +37,7 @@ def test_a_quota_is_created_read_and_changed_by_its_etag(cast: Cast, bob: Caller
     assert changed.json()["limit"]["gpu"] == 6.0
 
 
-def test_a_change_without_the_present_version_is_refused(bob: Caller) -> None:
+def test_change_without_the_current_version_is_refused(bob: Caller) -> None:
     assert bob("PUT", OF_VISION, {"gpu": 1}).status_code == 428
     assert bob("PUT", OF_VISION, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
     bob("PUT", OF_VISION, {"gpu": 1}, headers=NEW)
@@ -52,7 +52,7 @@ def test_a_change_without_the_present_version_is_refused(bob: Caller) -> None:
     assert bob.get(OF_VISION).status_code == 404
 
 
-def test_bad_amounts_are_named_and_nothing_is_stored(bob: Caller) -> None:
+def test_invalid_amount_is_named_and_not_stored(bob: Caller) -> None:
     for values, path in (
         ({"gpu": -1}, "gpu"),
         ({"gpu": 0.0001}, "gpu"),
@@ -69,17 +69,17 @@ def test_bad_amounts_are_named_and_nothing_is_stored(bob: Caller) -> None:
     assert not Quota.objects.exists()
 
 
-def test_who_oversells_a_department_is_warned_as_a_preview_warns(
+def test_quota_above_the_departments_warns_as_the_preview_does(
     cast: Cast, alice: Caller, bob: Caller
 ) -> None:
     factories.quota(cast.research, cast.pool, 2)
     change = {"project": "vision", "pool": "local", "set": {"gpu": 99}}
-    foreseen = bob("POST", "quotas/preview", {"changes": [change]}).json()["warnings"]
+    predicted = bob("POST", "quotas/preview", {"changes": [change]}).json()["warnings"]
     made = bob("PUT", OF_VISION, {"gpu": 99}, headers=NEW)
     assert made.status_code == 201
-    assert made.json()["warnings"] == foreseen
-    (odd,) = foreseen
-    assert odd["message"] == (
+    assert made.json()["warnings"] == predicted
+    (warning,) = predicted
+    assert warning["message"] == (
         "The projects of research are promised 99 GPUs, research itself 2 GPUs: "
         "not all of them can have theirs at once."
     )
@@ -89,7 +89,7 @@ def test_who_oversells_a_department_is_warned_as_a_preview_warns(
     assert "projects_above_department" in [each["code"] for each in of_department.json()["warnings"]]
 
 
-def test_a_quota_shows_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
+def test_quota_includes_its_standing_of_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
     bob("PUT", OF_VISION, {"gpu": 4}, headers=NEW)
     QueueStanding.objects.create(
         pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],
@@ -101,7 +101,7 @@ def test_a_quota_shows_its_standing_in_the_last_cycle(cast: Cast, carol: Caller,
     assert standing["usage"]["gpu"] == 0.25
 
 
-def test_only_those_who_run_the_department_set_its_projects_quotas(
+def test_only_department_admins_set_project_quotas(
     carol: Caller, dave: Caller, erin: Caller, frank: Caller, alice: Caller
 ) -> None:
     for caller, status in ((carol, 403), (dave, 403), (erin, 403), (frank, 404)):

@@ -1,4 +1,4 @@
-"""Which nodes go when fewer are wanted, and what budgets hold back, over REST."""
+"""Tests of scaling pools down and of disruption budgets over REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,19 +18,19 @@ from tests.fakes.provider import FakeProvider
 
 @pytest.fixture
 def nodes(cast: Cast) -> list[Node]:
-    """Four; on the last but one, work that goes on, on the last, a pod that nobody may preempt."""
+    """Four nodes; the third has a preemptible workload, the fourth a non-preemptible one."""
     NodePool.objects.update(nodes_desired=4, operational_since=make.ago(hours=3))
-    found = [make.node(cast.pool, ordinal) for ordinal in range(4)]
-    make.place(make.workload(cast.vision, "train", phase="running"), found[2], [0])
-    make.place(make.workload(cast.vision, "firm", phase="running", preemptible=False), found[3], [0, 1])
-    return found
+    rows = [make.node(cast.pool, ordinal) for ordinal in range(4)]
+    make.place(make.workload(cast.vision, "train", phase="running"), rows[2], [0])
+    make.place(make.workload(cast.vision, "firm", phase="running", preemptible=False), rows[3], [0, 1])
+    return rows
 
 
 def edit(caller: Caller, changes: Mapping[str, object]) -> Any:
     return caller("PATCH", "node-pools/local", changes, headers={"If-Match": "*"})
 
 
-def test_the_nodes_that_go_are_named_before_and_after(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_scale_down_lists_the_nodes_to_drain(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     before = alice.get("node-pools/local/scale", nodes=1).json()
     assert [each["node"] for each in before["draining"]] == ["local-1", "local-2", "local-3"]
     assert [(each["pods"], each["not_preemptible"]) for each in before["draining"]] == [
@@ -51,34 +51,32 @@ def test_the_nodes_that_go_are_named_before_and_after(cast: Cast, alice: Caller,
     Node.objects.filter(ordinal=1).update(
         state="draining", drained_by_scaling=True, drain_started_at=make.ago()
     )
-    told = alice.get("node-pools/local/scale").json()["draining"]
-    assert [each["node"] for each in told] == ["local-1", "local-2"]
+    draining = alice.get("node-pools/local/scale").json()["draining"]
+    assert [each["node"] for each in draining] == ["local-1", "local-2"]
 
 
-def test_viewer_sees_no_names_of_work_and_sizes_have_bounds(
-    cast: Cast, erin: Caller, nodes: list[Node]
-) -> None:
-    told = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
-    assert [(each["node"], each["work"]) for each in told][-1] == ("local-0", None)
+def test_viewer_sees_no_workload_names_and_cannot_scale(cast: Cast, erin: Caller, nodes: list[Node]) -> None:
+    draining = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
+    assert [(each["node"], each["work"]) for each in draining][-1] == ("local-0", None)
     assert erin.get("node-pools/local/scale", nodes=5).status_code == 422
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
 
-def test_what_a_budget_holds_back_is_told(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_nodes_blocked_by_a_budget_name_the_budget(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     budgets = [{"nodes": 1, "reasons": ["underutilised"]}, {"nodes": "100%"}]
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
-    told = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
-    held = "at most 1 node at once for being underutilised"
-    assert [(each["node"], each["blocked_by"]) for each in told] == [
-        ("local-1", ""), ("local-2", held), ("local-3", held),
+    draining = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
+    reason = "at most 1 node at once for being underutilised"
+    assert [(each["node"], each["blocked_by"]) for each in draining] == [
+        ("local-1", ""), ("local-2", reason), ("local-3", reason),
     ]  # fmt: skip
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
-        f"2 underutilized nodes cannot be drained yet: {held}."
+        f"2 underutilized nodes cannot be drained yet: {reason}."
     ]
 
 
-def test_a_policy_that_a_budget_forbids_for_now_is_told(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_consolidation_blocked_by_a_budget_is_reported(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     changes = {"node_consolidation": "when_underutilised", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
@@ -101,7 +99,7 @@ def test_a_policy_that_a_budget_forbids_for_now_is_told(cast: Cast, alice: Calle
         ({"node_consolidation_after": -1}, "node_consolidation_after"),
     ],
 )
-def test_what_is_wrong_with_a_budget_is_named(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_invalid_disruption_budget_is_named(alice: Caller, values: dict[str, object], path: str) -> None:
     answer = edit(alice, values)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"].startswith(path)
@@ -116,7 +114,7 @@ def test_what_is_wrong_with_a_budget_is_named(alice: Caller, values: dict[str, o
         ({"expires_at": "2026-01-01T00:00:00Z"}, 0),
     ],
 )
-def test_a_maximum_below_the_present_size_drains_the_rest_after_a_preview(
+def test_lower_maximum_previews_and_drains_the_excess_nodes(
     cast: Cast, alice: Caller, nodes: list[Node], changes: dict[str, object], staying: int
 ) -> None:
     draining = ["local-1", "local-2", "local-3", "local-0"][: 4 - staying]
@@ -139,7 +137,7 @@ def test_a_maximum_below_the_present_size_drains_the_rest_after_a_preview(
     assert list(draining) == sorted(draining)
 
 
-def test_a_minimum_above_the_present_size_orders_nodes(cast: Cast, alice: Caller) -> None:
+def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> None:
     raised = edit(alice, {"nodes_min": 3})
     assert (raised.status_code, raised.json()["nodes_desired"], raised.json()["draining"]) == (200, 3, [])
     fixed = edit(alice, {"nodes": 5})
@@ -148,9 +146,7 @@ def test_a_minimum_above_the_present_size_orders_nodes(cast: Cast, alice: Caller
     assert (both.status_code, both.json()["nodes_desired"]) == (200, 6)
 
 
-def test_a_maximum_below_the_ready_threshold_is_refused_by_name(
-    cast: Cast, alice: Caller, nodes: list[Node]
-) -> None:
+def test_maximum_below_the_ready_threshold_is_refused(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
     for query in ({}, {"dry_run": "true"}):
         refused = alice("PATCH", "node-pools/local", {"nodes_max": 2}, **query)
@@ -163,7 +159,7 @@ def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) ->
 
 
 class Listing(FakeProvider):
-    """Lists the instances of nodes that were made without an order."""
+    """A provider that lists the instances of nodes created without an order."""
 
     def __init__(self, nodes: list[Node]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Evictions, cycles and Prometheus metrics over REST."""
+"""Tests of evictions and cycles over REST and of access to metrics."""
 
 import csv
 import io
@@ -25,18 +25,18 @@ from tests.scraping import scraped
 
 @pytest.fixture
 def evictions(cast: Cast) -> list[Eviction]:
-    """Vision gave way to ads, ads to search, and vision moved."""
+    """Evictions: vision reclaimed by ads, ads preempted by search, and vision moved."""
 
-    def eviction(kind: str, victim: Any, for_whom: Any, **changes: Any) -> Eviction:
+    def eviction(kind: str, victim: Any, preemptor: Any, **changes: Any) -> Eviction:
         return Eviction.objects.create(
             **{
                 "kind": kind, "pool_id": cast.pool.pk, "pool_name": "local", "workload_id": uuid.uuid4(),
                 "workload_name": f"{victim.name}-job", "project_id": victim.pk, "project_name": victim.name,
                 "department_id": victim.department_id, "department_name": victim.department.name,
-                "preemptor_id": uuid.uuid4() if for_whom else None,
-                "preemptor_name": f"{for_whom.name}-job" if for_whom else "",
-                "preemptor_project_id": for_whom.pk if for_whom else None,
-                "preemptor_project_name": for_whom.name if for_whom else "",
+                "preemptor_id": uuid.uuid4() if preemptor else None,
+                "preemptor_name": f"{preemptor.name}-job" if preemptor else "",
+                "preemptor_project_id": preemptor.pk if preemptor else None,
+                "preemptor_project_name": preemptor.name if preemptor else "",
                 "rule": "A borrower gives back.", "numbers": {"quota": 4000}, "gpu_milli": 2500,
             }
             | changes
@@ -53,7 +53,7 @@ def kinds(answer: Any) -> list[str]:
     return [item["kind"] for item in answer.json()["items"]]
 
 
-def test_one_sees_the_evictions_of_both_sides(
+def test_evictions_are_visible_to_victim_and_preemptor(
     evictions: list[Eviction], dave: Caller, frank: Caller, alice: Caller, caller: Any
 ) -> None:
     assert kinds(alice.get("evictions")) == ["consolidate", "preempt", "reclaim"]
@@ -65,20 +65,20 @@ def test_one_sees_the_evictions_of_both_sides(
 
 
 def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> None:
-    def found(**query: str) -> list[str]:
+    def kinds_of(**query: str) -> list[str]:
         return kinds(alice.get("evictions", **query))
 
-    assert found(kind="reclaim") == ["reclaim"]
-    assert found(project="vision") == ["consolidate", "reclaim"]
-    assert found(preemptor="search") == found(preemptor="search-job") == ["preempt"]
-    assert found(workload=str(evictions[0].workload_id)) == ["reclaim"]
-    assert found(pool="moon") == []
+    assert kinds_of(kind="reclaim") == ["reclaim"]
+    assert kinds_of(project="vision") == ["consolidate", "reclaim"]
+    assert kinds_of(preemptor="search") == kinds_of(preemptor="search-job") == ["preempt"]
+    assert kinds_of(workload=str(evictions[0].workload_id)) == ["reclaim"]
+    assert kinds_of(pool="moon") == []
     later = (timezone.now() + timedelta(hours=1)).isoformat()
-    assert (found(since=later), len(found(until=later))) == ([], 3)
+    assert (kinds_of(since=later), len(kinds_of(until=later))) == ([], 3)
     assert alice.get("evictions", kind="revenge").status_code == 422
 
 
-def test_evictions_are_handed_out_as_csv_without_formulas(evictions: list[Eviction], alice: Caller) -> None:
+def test_evictions_as_csv_escape_formulas(evictions: list[Eviction], alice: Caller) -> None:
     answer = alice.get("evictions", format="csv")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
@@ -87,7 +87,7 @@ def test_evictions_are_handed_out_as_csv_without_formulas(evictions: list[Evicti
     assert rows[2]["gpus"] == "2.5"
 
 
-def test_a_workload_tells_its_evictions_from_both_sides(
+def test_workload_lists_evictions_as_victim_and_as_preemptor(
     cast: Cast, evictions: list[Eviction], dave: Caller
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
@@ -100,16 +100,16 @@ def test_a_workload_tells_its_evictions_from_both_sides(
     assert kinds(dave.get(f"workloads/{workload.pk}/evictions")) == ["reclaim", "reclaim"]
 
 
-def test_cycles_are_for_those_who_run_the_platform(alice: Caller, bob: Caller) -> None:
+def test_only_platform_admins_see_cycles(alice: Caller, bob: Caller) -> None:
     cycle = Cycle.objects.create(epoch=1, trigger="tick", decide_ms=1.5, plan={"decisions": []})
-    told = alice.get(f"cycles/{cycle.pk}").json()
-    assert (told["decide_ms"], told["plan"], told["scenario"]) == (1.5, {"decisions": []}, None)
+    detail = alice.get(f"cycles/{cycle.pk}").json()
+    assert (detail["decide_ms"], detail["plan"], detail["scenario"]) == (1.5, {"decisions": []}, None)
     assert "plan" not in alice.get("cycles").json()["items"][0]
     assert bob.get("cycles").json() == {"items": [], "next": None}
     assert bob.get(f"cycles/{cycle.pk}").status_code == 404
 
 
-def test_the_numbers_come_from_rows(cast: Cast, evictions: list[Eviction]) -> None:
+def test_metrics_are_computed_from_the_database(cast: Cast, evictions: list[Eviction]) -> None:
     workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     Node.objects.create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
@@ -128,10 +128,10 @@ def test_the_numbers_come_from_rows(cast: Cast, evictions: list[Eviction]) -> No
         assert line in text
 
 
-def test_metrics_need_a_token_on_this_machine_too(
+def test_metrics_need_a_token_from_every_address(
     db: None, alice: Caller, bob: Caller, caller: Any, settings: Any
 ) -> None:
-    """Pods of tenants run on this machine."""
+    """Loopback needs one too, because tenants' pods run on the server's machine."""
     for address in ("127.0.0.1", "::1", "203.0.113.9"):
         answer = Client().get("/metrics", REMOTE_ADDR=address)
         assert answer.status_code == 401
@@ -144,12 +144,12 @@ def test_metrics_need_a_token_on_this_machine_too(
         assert Client().get("/metrics", HTTP_AUTHORIZATION=sent).status_code == status, sent
 
 
-def test_the_token_of_prometheus_opens_nothing_but_metrics(db: None, settings: Any) -> None:
+def test_metrics_token_opens_only_metrics(db: None, settings: Any) -> None:
     sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/api/v1/whoami", **sent).status_code == 401
 
 
-def test_metrics_are_open_to_allowed_networks_but_not_through_a_proxy(db: None, settings: Any) -> None:
+def test_allowed_network_reads_metrics_but_not_through_a_proxy(db: None, settings: Any) -> None:
     settings.BERTH_METRICS_NETWORKS = [ip_network("10.0.0.5/32"), ip_network("fd00::/8")]
     for address, status in (("10.0.0.5", 200), ("::ffff:10.0.0.5", 200), ("fd00::1", 200), ("10.0.0.6", 401)):
         assert Client().get("/metrics", REMOTE_ADDR=address).status_code == status, address
@@ -158,7 +158,7 @@ def test_metrics_are_open_to_allowed_networks_but_not_through_a_proxy(db: None, 
         assert answer.status_code == 401, header
 
 
-def test_a_misspelt_network_stops_the_start_and_is_named() -> None:
+def test_invalid_metrics_network_stops_the_server_and_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import berth.server.settings"], capture_output=True, text=True, check=False,
         env={**os.environ, "BERTH_METRICS_NETWORKS": "10.0.0.5/33",

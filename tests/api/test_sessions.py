@@ -1,4 +1,4 @@
-"""The session endpoints: validation, authorization and long polling."""
+"""Tests of the session endpoints."""
 
 import asyncio
 import uuid
@@ -29,32 +29,32 @@ def frames(*calls: tuple[dict[str, Any], bytes]) -> tuple[str, bytes]:
     return CONTENT_TYPE, packed(calls)
 
 
-def opened(cast: Cast, dave: Caller) -> str:
-    """The id of a session whose two pods run."""
-    found: str = dave.post("sessions", BODY).json()["id"]
+def open_session(cast: Cast, dave: Caller) -> str:
+    """Return the id of a session with two running pods."""
+    session_id: str = dave.post("sessions", BODY).json()["id"]
     now = timezone.now()
-    Workload.objects.filter(pk=found).update(phase=Phase.RUNNING, run=1, pool=cast.pool, started_at=now)
+    Workload.objects.filter(pk=session_id).update(phase=Phase.RUNNING, run=1, pool=cast.pool, started_at=now)
     node = Node.objects.create(
         pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0", gpus=2, cpu_milli=8000,
         memory_mib=16384, since=now,
     )  # fmt: skip
     for rank in (0, 1):
         Pod.objects.create(
-            workload_id=found, role="worker", index=rank, rank=rank, run=1, node=node, state="running"
+            workload_id=session_id, role="worker", index=rank, rank=rank, run=1, node=node, state="running"
         )
-    return found
+    return session_id
 
 
 @pytest.fixture
 def running(cast: Cast, dave: Caller) -> str:
-    return opened(cast, dave)
+    return open_session(cast, dave)
 
 
 def worker(session: str, node: int = 0) -> Caller:
     return Caller(secrets.for_pod(str(Pod.objects.get(workload=session, rank=node).pk)))
 
 
-def test_a_call_goes_to_a_worker_and_its_result_comes_back(dave: Caller, running: str) -> None:
+def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running: str) -> None:
     ours = worker(running)
     welcome = ours.post("workers/hello", HELLO).json()
     assert (welcome["error"], welcome["executor"], welcome["setup"]) == ("", "process", "c2VjcmV0")
@@ -71,16 +71,16 @@ def test_a_call_goes_to_a_worker_and_its_result_comes_back(dave: Caller, running
     assert unpacked(dave.get(f"sessions/{running}/results", after=1).content) == []
 
 
-def test_what_goes_wrong_behind_an_answer_that_has_begun_is_logged(
+def test_error_after_the_response_began_is_logged(
     dave: Caller, running: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = iter([[], ZeroDivisionError("in the middle")])
 
-    def take_ended(**asked: Any) -> list[Any]:
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+    def take_ended(**options: Any) -> list[Any]:
+        next_look = next(looks)
+        if isinstance(next_look, Exception):
+            raise next_look
+        return next_look
 
     monkeypatch.setattr("projects.services.sessions.calls.take_ended", take_ended)
     answer = dave.get(f"sessions/{running}/results", wait=5)
@@ -89,7 +89,7 @@ def test_what_goes_wrong_behind_an_answer_that_has_begun_is_logged(
     assert "in the middle" not in str(words) and "in the middle" in caplog.text
 
 
-def test_a_worker_reaches_its_own_session_only(dave: Caller, carol: Caller, running: str) -> None:
+def test_worker_reaches_its_own_session_only(dave: Caller, carol: Caller, running: str) -> None:
     worker(running).post("workers/hello", HELLO)
     dave.post(f"sessions/{running}/calls", frames(({"key": str(uuid.uuid4())}, b"closed")))
     other = worker(running, node=1)
@@ -101,7 +101,7 @@ def test_a_worker_reaches_its_own_session_only(dave: Caller, carol: Caller, runn
 
 
 @pytest.mark.parametrize("path", ["hello", "orders", "results", "leave"])
-def test_without_a_live_pods_secret_nobody_is_let_in(db: None, path: str) -> None:
+def test_worker_endpoints_need_the_secret_of_a_live_pod(db: None, path: str) -> None:
     method = "GET" if path == "orders" else "POST"
     body = frames(({"number": 1, "outcome": "value"}, b"")) if path == "results" else HELLO
     for secret in ("", "pod.x.y", "berth_nothing", secrets.for_pod(str(uuid.uuid4())), secrets.for_node(1)):
@@ -109,7 +109,7 @@ def test_without_a_live_pods_secret_nobody_is_let_in(db: None, path: str) -> Non
         assert answer.status_code == 401
 
 
-def test_a_person_is_no_worker(dave: Caller, running: str) -> None:
+def test_user_token_is_refused_by_worker_endpoints(dave: Caller, running: str) -> None:
     assert dave.get("workers/orders").status_code == 401
 
 
@@ -128,7 +128,7 @@ def test_a_person_is_no_worker(dave: Caller, running: str) -> None:
         ({"env": {"1": "x"}}, "env"),
     ],
 )
-def test_what_does_not_fit_is_named(dave: Caller, change: dict[str, Any], path: str) -> None:
+def test_invalid_field_of_a_session_is_named(dave: Caller, change: dict[str, Any], path: str) -> None:
     answer = dave.post("sessions", {**BODY, **change})
     assert answer.status_code == 422
     assert any(error["path"].startswith(path) for error in answer.json()["errors"]), answer.json()
@@ -143,24 +143,24 @@ def test_what_does_not_fit_is_named(dave: Caller, change: dict[str, Any], path: 
         (frames(*[({"key": "00000000-0000-4000-8000-000000000001"}, b"")] * 2), 422),
     ],
 )  # fmt: skip
-def test_calls_that_are_no_frames_are_refused(dave: Caller, running: str, body: Any, status: int) -> None:
+def test_malformed_calls_are_refused(dave: Caller, running: str, body: Any, status: int) -> None:
     assert dave.post(f"sessions/{running}/calls", body).status_code == status
 
 
-def test_a_broadcast_without_a_ready_node_may_be_sent_again_later(dave: Caller, running: str) -> None:
+def test_broadcast_without_a_ready_node_can_be_repeated(dave: Caller, running: str) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
     refused = dave.post(f"sessions/{running}/calls", call)
     assert (refused.status_code, refused.json()["reason"]) == (409, "no-node")
     worker(running).post("workers/hello", HELLO)
-    [told] = dave.post(f"sessions/{running}/calls", call).json()["broadcasts"]
-    assert [node["node"] for node in told["nodes"]] == [0]
+    [broadcast] = dave.post(f"sessions/{running}/calls", call).json()["broadcasts"]
+    assert [node["node"] for node in broadcast["nodes"]] == [0]
 
 
-def test_results_that_lie_ahead_are_a_mistake(dave: Caller, running: str) -> None:
+def test_position_beyond_the_results_is_refused(dave: Caller, running: str) -> None:
     assert dave.get(f"sessions/{running}/results", after=1).status_code == 422
 
 
-def test_the_secret_of_a_pod_stands_in_no_answer(dave: Caller, alice: Caller, running: str) -> None:
+def test_secret_of_a_pod_is_never_returned(dave: Caller, alice: Caller, running: str) -> None:
     pod = Pod.objects.get(workload=running, rank=0)
     signature = secrets.for_pod(str(pod.pk)).rpartition(".")[2]
     for path in (f"workloads/{running}", f"workloads/{running}/pods", f"workloads/{running}/events",
@@ -169,21 +169,21 @@ def test_the_secret_of_a_pod_stands_in_no_answer(dave: Caller, alice: Caller, ru
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_an_answer_is_held_back_until_there_is_one() -> None:
+async def test_long_poll_returns_when_there_is_an_order() -> None:
     def set_up() -> tuple[str, Caller, Caller]:
         cast = make_cast()
         _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)
-        session = opened(cast, Caller(secret))
+        session = open_session(cast, Caller(secret))
         ours = worker(session)
         ours.post("workers/hello", HELLO)
         return session, Caller(secret), ours
 
     session, dave, ours = await sync_to_async(set_up)()
     wire = Wire("/api/v1/workers/orders", "wait=20", secret=ours.secret)
-    asked = asyncio.create_task(RestRouter(None)(wire.scope, wire.receive, wire.send))
+    request = asyncio.create_task(RestRouter(None)(wire.scope, wire.receive, wire.send))
     await asyncio.sleep(0.3)
     assert not wire.body
     call = frames(({"key": str(uuid.uuid4())}, b"closed"))
     await sync_to_async(dave.post)(f"sessions/{session}/calls", call)
-    await asyncio.wait_for(asked, 15)
+    await asyncio.wait_for(request, 15)
     assert unpacked(wire.body)[1][1] == b"closed"

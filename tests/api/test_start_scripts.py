@@ -1,4 +1,4 @@
-"""Start scripts of nodes: exit code and output reach the server; a node whose script failed is lost."""
+"""Tests of the reports that machines send about start scripts."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
-from tests.api.test_joining import Wired, called, joined, look, machine_program, metal
+from tests.api.test_joining import Wired, call_in, join, machine_program, metal, reconcile_pool
 from tests.cast import Cast
 
 __all__ = ["metal"]  # a fixture
@@ -23,20 +23,20 @@ FAILED = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3
 WHY = "start script failed with exit code 127: python3: not found"
 
 
-def started(secret: str, **report: Any) -> Any:
-    """What a machine reports of the script that it was told to run."""
-    return called(secret, {"started": {"instance": called(secret).json()["instance"], **report}})
+def send_report(secret: str, **fields: Any) -> Any:
+    """Report the progress of a start script as a machine."""
+    return call_in(secret, {"started": {"instance": call_in(secret).json()["instance"], **fields}})
 
 
 def test_node_whose_start_script_failed_is_lost_and_shows_exit_code_and_output(
     alice: Caller, bob: Caller, metal: NodePool
 ) -> None:
-    secret = joined(alice)
-    look(metal, nodes_desired=1)
-    assert started(secret, **FAILED).status_code == 200
+    secret = join(alice)
+    reconcile_pool(metal, nodes_desired=1)
+    assert send_report(secret, **FAILED).status_code == 200
     assert ScalingEvent.objects.get(kind="lost").reason == WHY
-    look(metal)
-    assert not Node.objects.exclude(state="ended").exists(), "it takes no work"
+    reconcile_pool(metal)
+    assert not Node.objects.exclude(state="ended").exists(), "it is not used"
     node = alice.get("nodes/metal-0").json()
     phase = {"phase": "start", "state": "failed", "seconds": 3, "exit_code": 127}
     assert (node["state"], node["phases"]) == ("ended", [{**phase, "message": FAILED["output"]}])
@@ -45,42 +45,42 @@ def test_node_whose_start_script_failed_is_lost_and_shows_exit_code_and_output(
     assert "metal-0" not in {row["name"] for row in alice.get("nodes").json()["items"]}
 
 
-def test_machine_whose_start_script_failed_lets_others_go_first(alice: Caller, metal: NodePool) -> None:
-    secret = joined(alice)
-    look(metal, nodes_desired=1)
-    started(secret, **FAILED)
-    look(metal)
-    joined(alice, name="box-2")
+def test_machine_whose_start_script_failed_is_used_last(alice: Caller, metal: NodePool) -> None:
+    secret = join(alice)
+    reconcile_pool(metal, nodes_desired=1)
+    send_report(secret, **FAILED)
+    reconcile_pool(metal)
+    join(alice, name="box-2")
     NodePool.objects.update(retry_at=None, boot_retry_at=None)
-    look(metal)
+    reconcile_pool(metal)
     assert Node.objects.get(state="ready").instance_id.startswith("box-2/")
     Node.objects.filter(state="ended").update(since=timezone.now() - timedelta(minutes=3))
-    look(metal, nodes_desired=2)
+    reconcile_pool(metal, nodes_desired=2)
     assert Node.objects.filter(state="ready").count() == 2
-    assert called(secret).json()["node"] == "metal-1"
+    assert call_in(secret).json()["node"] == "metal-1"
 
 
-def test_progress_of_a_start_script_is_kept_with_its_node(alice: Caller, metal: NodePool) -> None:
-    secret = joined(alice)
-    look(metal, nodes_desired=1)
-    started(secret, seconds=2, output="installing ray")
+def test_progress_of_a_start_script_is_stored_with_its_node(alice: Caller, metal: NodePool) -> None:
+    secret = join(alice)
+    reconcile_pool(metal, nodes_desired=1)
+    send_report(secret, seconds=2, output="installing ray")
     running = {"phase": "start", "state": "running", "seconds": 0, "message": "installing ray"}
     assert Node.objects.get().phases == [running]
-    started(secret, seconds=40, exit_code=0, output="up")
+    send_report(secret, seconds=40, exit_code=0, output="up")
     node = Node.objects.get()
     assert (node.state, node.phases[0]["state"], node.phases[0]["exit_code"]) == ("ready", "done", 0)
 
 
 def test_report_for_a_former_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
-    """The machine is the same and so is the node's name; only the instance tells the two apart."""
-    secret = joined(alice)
-    look(metal, nodes_desired=1)
-    former = called(secret).json()["instance"]
-    look(metal, nodes_desired=0)
+    """Machine and node name are the same; only the instance differs."""
+    secret = join(alice)
+    reconcile_pool(metal, nodes_desired=1)
+    former = call_in(secret).json()["instance"]
+    reconcile_pool(metal, nodes_desired=0)
     services.node_emptied(Node.objects.get(pool=metal))
-    look(metal)
-    look(metal, nodes_desired=1)
-    called(secret, {"started": {"instance": former, **FAILED}})
+    reconcile_pool(metal)
+    reconcile_pool(metal, nodes_desired=1)
+    call_in(secret, {"started": {"instance": former, **FAILED}})
     assert [(node.state, node.phases) for node in Node.objects.exclude(state="ended")] == [("ready", [])]
 
 
@@ -91,12 +91,12 @@ def test_report_for_a_former_instance_is_ignored(alice: Caller, metal: NodePool)
 def test_malformed_report_of_a_start_script_is_refused(
     alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
-    answer = called(joined(alice), {"started": {"instance": "box-1/1", **wrong}})
+    answer = call_in(join(alice), {"started": {"instance": "box-1/1", **wrong}})
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, f"started.{path}")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_program_reports_the_exit_code_and_output_of_a_start_script(
+def test_program_reports_exit_code_and_output_of_a_start_script(
     live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(
@@ -110,13 +110,13 @@ def test_the_program_reports_the_exit_code_and_output_of_a_start_script(
     running = machine_program(live_server, tmp_path / "state", token)
     try:
         until(Machine.objects.exists)
-        look(metal)
+        reconcile_pool(metal)
         until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
         reason = ScalingEvent.objects.get(kind="lost").reason
         assert reason == "start script failed with exit code 7: no such program"
         [phase] = Node.objects.get().phases
         assert (phase["exit_code"], phase["message"]) == (7, "preparing\nno such program\n")
-        look(metal)
+        reconcile_pool(metal)
         until(stopped.exists)
         assert (tmp_path / "state/start.sh").stat().st_mode & 0o777 == 0o600, "a script holds secrets"
     finally:

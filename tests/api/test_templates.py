@@ -1,4 +1,4 @@
-"""Claims about templates over REST: kept as they were written, changed by who has seen the present one."""
+"""Tests of workload templates over REST."""
 
 import pytest
 
@@ -15,17 +15,21 @@ def save(caller: Caller, path: str = OF_VISION, **values: object) -> object:
     return caller("PUT", path, {"text": TEXT, "description": "every night", **values}, headers=NEW)
 
 
-def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Caller) -> None:
+def test_template_is_created_read_and_edited_by_etag(cast: Cast, dave: Caller) -> None:
     made = save(dave)
     assert made.status_code == 201
-    told = made.json()
-    assert (told["text"], told["description"], told["created_by"]) == (TEXT, "every night", "dave")
-    assert told["document"] == {
+    template = made.json()
+    assert (template["text"], template["description"], template["created_by"]) == (
+        TEXT,
+        "every night",
+        "dave",
+    )
+    assert template["document"] == {
         "name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}],
     }  # fmt: skip
     read = dave.get(OF_VISION)
-    assert read["ETag"] == made["ETag"] == f'"{told["version"]}"'
-    assert read.json() == told
+    assert read["ETag"] == made["ETag"] == f'"{template["version"]}"'
+    assert read.json() == template
     changed = dave("PUT", OF_VISION, {"text": TEXT + "priority: 10\n"}, headers={"If-Match": read["ETag"]})
     assert (changed.status_code, changed.json()["document"]["priority"]) == (200, 10)
     assert changed.json()["description"] == ""
@@ -38,14 +42,14 @@ def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Calle
     ]  # fmt: skip
 
 
-def test_what_is_saved_again_as_it_is_is_no_change(cast: Cast, dave: Caller) -> None:
+def test_saving_an_unchanged_template_is_not_a_change(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     again = dave("PUT", OF_VISION, {"text": TEXT, "description": "every night"}, headers={"If-Match": tag})
     assert (again.status_code, again["ETag"]) == (200, tag)
     assert Audit.objects.filter(object_type="template").count() == 1
 
 
-def test_a_template_made_anew_has_another_version_than_the_one_before(cast: Cast, dave: Caller) -> None:
+def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 204
     assert dave.get(OF_VISION).status_code == 404
@@ -54,7 +58,7 @@ def test_a_template_made_anew_has_another_version_than_the_one_before(cast: Cast
     assert Audit.objects.filter(action="delete_template").count() == 1
 
 
-def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:
+def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
     document = {"roles": [{"gpu": 1, "replicas": 2, "name": "worker"}], "command": ["a", "b"], "name": "x"}
     made = dave("PUT", OF_VISION, {"document": document}, headers=NEW)
     assert made.json()["document"] == {**document, "project": "vision"}
@@ -83,7 +87,7 @@ def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:
         ({"texts": TEXT}, "texts"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_by_name(
+def test_invalid_template_names_the_field(
     cast: Cast, dave: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = dave("PUT", OF_VISION, values, headers=NEW)
@@ -91,12 +95,12 @@ def test_what_cannot_be_kept_is_refused_by_name(
     assert not Template.objects.exists()
 
 
-def test_a_name_that_is_none_is_refused(cast: Cast, dave: Caller) -> None:
+def test_invalid_template_name_is_refused(cast: Cast, dave: Caller) -> None:
     answer = save(dave, "projects/vision/templates/No Name")
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
 
 
-def test_many_are_listed_page_by_page_in_order(cast: Cast, dave: Caller, carol: Caller) -> None:
+def test_templates_are_paginated_by_name(cast: Cast, dave: Caller, carol: Caller) -> None:
     for number in range(5):
         save(dave, f"projects/vision/templates/t{number}")
     first = carol.get("projects/vision/templates", limit=3).json()
@@ -106,7 +110,7 @@ def test_many_are_listed_page_by_page_in_order(cast: Cast, dave: Caller, carol: 
     assert len(carol.get("templates", project="vision").json()["items"]) == 5
 
 
-def test_who_left_the_project_changes_their_template_no_more(cast: Cast, dave: Caller, carol: Caller) -> None:
+def test_former_member_cannot_delete_their_template(cast: Cast, dave: Caller, carol: Caller) -> None:
     tag = save(dave)["ETag"]
     cast.dave.user.memberships.all().delete()
     assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 404

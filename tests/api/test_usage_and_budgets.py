@@ -1,4 +1,4 @@
-"""Usage reports and budgets over REST."""
+"""Tests of usage reports and budgets over REST."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ OF_VISION = "budgets/projects/vision"
 
 @pytest.fixture
 def hour(cast: Cast) -> Callable[..., UsageHour]:
-    """What a person's work in a project held of the pool for an hour."""
+    """Create the usage of one user in one project and hour."""
 
     def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
         owner = getattr(cast, project)
@@ -35,30 +35,30 @@ def hour(cast: Cast) -> Callable[..., UsageHour]:
     return make
 
 
-def test_a_report_names_whom_it_was_asked_for_and_comes_in_pages(alice: Caller, hour) -> None:
+def test_report_is_grouped_by_user_and_paginated(alice: Caller, hour) -> None:
     begin = datetime(2026, 6, 1, tzinfo=UTC)
     for number in range(5):
         hour(begin + timedelta(days=number), number + 1)
-    asked = {
+    query = {
         "since": "2026-06-01T00:00:00Z",
         "until": "2026-06-06T00:00:00Z",
         "step": "day",
         "group_by": "user",
     }
-    first = alice.get("usage", **asked, limit="2").json()
+    first = alice.get("usage", **query, limit="2").json()
     assert first["total"]["gpu_hours"] == 15
     assert [item["gpu_hours"] for item in first["items"]] == [1, 2]
     assert first["items"][0] == {
         "at": "2026-06-01T00:00:00Z", "department": None, "project": None, "user": "dave", "pool": None,
         "gpu_hours": 1.0, "cpu_hours": 0.0, "memory_gib_hours": 0.0, "cost": None,
     }  # fmt: skip
-    second = alice.get("usage", **asked, limit="2", cursor=first["next"]).json()
-    third = alice.get("usage", **asked, limit="2", cursor=second["next"]).json()
+    second = alice.get("usage", **query, limit="2", cursor=first["next"]).json()
+    third = alice.get("usage", **query, limit="2", cursor=second["next"]).json()
     assert [item["gpu_hours"] for item in second["items"] + third["items"]] == [3, 4, 5]
     assert third["next"] is None
 
 
-def test_a_report_is_handed_on_as_csv(alice: Caller, hour) -> None:
+def test_report_as_csv_escapes_formulas(alice: Caller, hour) -> None:
     hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
     answer = alice.get("usage", group_by=["project", "user"], format="csv")
     assert answer["Content-Type"].startswith("text/csv")
@@ -78,12 +78,12 @@ def test_a_report_is_handed_on_as_csv(alice: Caller, hour) -> None:
         ({"since": "2026-06-02T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, "since"),
     ],
 )
-def test_a_question_that_cannot_be_read_is_refused_by_name(alice: Caller, query: dict, path: str) -> None:
+def test_invalid_query_of_a_report_names_the_parameter(alice: Caller, query: dict, path: str) -> None:
     answer = alice.get("usage", **query)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
 
-def test_a_budget_is_created_read_changed_and_removed_by_its_version(bob: Caller) -> None:
+def test_budget_is_created_read_edited_and_deleted_by_etag(bob: Caller) -> None:
     made = bob("PUT", OF_VISION, {"gpu_hours": 500}, headers=NEW)
     assert (made.status_code, made.json()["warn_at"]) == (201, [80, 100])
     read = bob.get(OF_VISION)
@@ -109,12 +109,12 @@ def test_a_budget_is_created_read_changed_and_removed_by_its_version(bob: Caller
         ({"gpu_hours": 5, "hours": 3}, "hours"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused_by_name(bob: Caller, body: dict, path: str) -> None:
+def test_invalid_budget_names_the_field(bob: Caller, body: dict, path: str) -> None:
     answer = bob("PUT", OF_VISION, body, headers=NEW)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
 
-def test_a_month_s_forecast_goes_on_at_the_pace_of_the_last_seven_days(cast: Cast, hour) -> None:
+def test_forecast_extrapolates_the_last_seven_days(cast: Cast, hour) -> None:
     budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # last month's
     hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
@@ -125,8 +125,8 @@ def test_a_month_s_forecast_goes_on_at_the_pace_of_the_last_seven_days(cast: Cas
     assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
-def test_forecast_counts_no_more_time_than_it_divides_by(cast: Cast, hour) -> None:
-    """At half past, the hour in which the seven days begin counts whole on both sides."""
+def test_forecast_uses_full_hours_for_usage_and_time(cast: Cast, hour) -> None:
+    """At half past, the first hour of the seven days counts in full for both usage and time."""
     budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
         hour(MIDDLE - timedelta(hours=back), 2)
@@ -135,7 +135,7 @@ def test_forecast_counts_no_more_time_than_it_divides_by(cast: Cast, hour) -> No
     assert standing.pace == pytest.approx(2)
 
 
-def test_each_warning_is_told_once_a_month(cast: Cast, hour) -> None:
+def test_each_budget_warning_is_sent_once_a_month(cast: Cast, hour) -> None:
     budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     hour(datetime(2026, 6, 2, tzinfo=UTC), 79)
     assert watch_budgets(MIDDLE) == 0

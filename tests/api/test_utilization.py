@@ -1,11 +1,11 @@
-"""Measured utilization over REST, limited to one's own work."""
+"""Tests of measured utilization over REST."""
 
 import pytest
 from django.utils import timezone
 
 from berth.client.models.usage import ClusterUse, NodeUse, OneWorkloadUse, WorkloadUse
 from projects.models import Pod, Project
-from scheduler.models import NodeUse as Seen
+from scheduler.models import NodeUse as NodeUseRow
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -17,91 +17,100 @@ def running(cast: Cast, project: Project, name: str, devices: list[int], **colum
     return make.place(work, node, devices)
 
 
-def test_a_workload_is_told_with_its_pods_and_their_devices(cast: Cast, dave: Caller) -> None:
+def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller) -> None:
     pod = running(cast, cast.vision, "train", [1])
     make.used(pod, 25, cpu=500, gpu_memory=None)
     make.used_then(pod, make.ago(minutes=2), gpus=1, busy=75, cpu=1500, gpu_memory=9000)
     make.used_then(pod, make.ago(minutes=200), cpu=100)
     path = f"workloads/{pod.workload_id}/utilization"
-    found = OneWorkloadUse.model_validate(dave.get(path).json())
-    assert (found.now.allocated.gpu, found.now.used.gpu, found.now.gpu_busy_percent) == (1, 0.25, 25)
-    assert (found.now.allocated.cpu, found.now.used.cpu) == (2, 0.5)
-    assert (found.now.allocated.gpu_memory_mib, found.now.used.gpu_memory_mib) == (80_000, None)
-    assert [(each.pod, each.devices[0].index, each.devices[0].busy_percent) for each in found.pods] == [
+    utilization = OneWorkloadUse.model_validate(dave.get(path).json())
+    assert (utilization.now.allocated.gpu, utilization.now.used.gpu, utilization.now.gpu_busy_percent) == (
+        1,
+        0.25,
+        25,
+    )
+    assert (utilization.now.allocated.cpu, utilization.now.used.cpu) == (2, 0.5)
+    assert (utilization.now.allocated.gpu_memory_mib, utilization.now.used.gpu_memory_mib) == (80_000, None)
+    assert [(each.pod, each.devices[0].index, each.devices[0].busy_percent) for each in utilization.pods] == [
         ("worker-0", 1, 25.0)
     ]
-    (point,) = found.over_time
-    assert (found.step, point.used.gpu, point.allocated.gpu, point.used.cpu) == (60, 0.75, 1, 1.5)
+    (point,) = utilization.over_time
+    assert (utilization.step, point.used.gpu, point.allocated.gpu, point.used.cpu) == (60, 0.75, 1, 1.5)
     assert len(dave.get(path, span=4 * 3600).json()["over_time"]) == 2
     assert dave.get(path, span=4 * 3600, run=2).json()["over_time"] == []
 
 
-def test_gpus_that_idle_are_told_since_when(cast: Cast, dave: Caller) -> None:
+def test_idle_workload_reports_since_when(cast: Cast, dave: Caller) -> None:
     since = make.ago(hours=3)
     pod = running(cast, cast.vision, "train", [0])
     make.used(pod, 0, busy_at=since)
-    found = OneWorkloadUse.model_validate(dave.get(f"workloads/{pod.workload_id}/utilization").json())
-    assert found.idle_since == since
+    utilization = OneWorkloadUse.model_validate(dave.get(f"workloads/{pod.workload_id}/utilization").json())
+    assert utilization.idle_since == since
 
 
-def test_a_node_tells_of_all_its_gpus_and_of_its_pods_together(cast: Cast, dave: Caller) -> None:
+def test_node_utilization_includes_all_gpus_and_pods(cast: Cast, dave: Caller) -> None:
     ours, theirs = running(cast, cast.vision, "ours", [0]), running(cast, cast.ads, "theirs", [])
     make.used(ours, 50)
     make.used(theirs, cpu=250)
     node = ours.node
-    Seen.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
-    found = NodeUse.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
-    assert [(each.index, each.busy_percent, each.memory_mib) for each in found.devices] == [
+    NodeUseRow.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
+    utilization = NodeUse.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
+    assert [(each.index, each.busy_percent, each.memory_mib) for each in utilization.devices] == [
         (0, 50.0, 100), (1, 3.0, None),
     ]  # fmt: skip
-    assert (found.now.pods, found.now.used.cpu, found.now.used.gpu) == (2, 1.25, 0.5)
+    assert (utilization.now.pods, utilization.now.used.cpu, utilization.now.used.gpu) == (2, 1.25, 0.5)
     assert dave.get("nodes/none/utilization").status_code == 404
     (listed,) = dave.get("utilization/nodes", pool=cast.pool.name).json()["items"]
-    assert NodeUse.model_validate(listed).devices == found.devices
+    assert NodeUse.model_validate(listed).devices == utilization.devices
     assert dave.get("utilization/nodes", pool="none").json()["items"] == []
 
 
-def test_the_cluster_is_told_by_pool_and_by_hour(cast: Cast, dave: Caller) -> None:
+def test_cluster_utilization_is_reported_by_pool_and_hour(cast: Cast, dave: Caller) -> None:
     pod = running(cast, cast.ads, "theirs", [0, 1])
     pod.allocation.bound_at = make.ago(hours=3)
     pod.allocation.save()
     make.used(pod, 100, 50)
     make.used_then(pod, make.ago(hours=1), step=3600, gpus=2, busy=75)
-    found = ClusterUse.model_validate(dave.get("utilization", hours=2).json())
-    assert (found.now.allocated.gpu, found.now.used.gpu, found.now.gpus_measured) == (2, 1.5, 2)
-    assert [(pool.pool, pool.gpus, pool.now.used.gpu) for pool in found.pools] == [("local", 2, 1.5)]
-    before, now = found.hours
+    utilization = ClusterUse.model_validate(dave.get("utilization", hours=2).json())
+    assert (utilization.now.allocated.gpu, utilization.now.used.gpu, utilization.now.gpus_measured) == (
+        2,
+        1.5,
+        2,
+    )
+    assert [(pool.pool, pool.gpus, pool.now.used.gpu) for pool in utilization.pools] == [("local", 2, 1.5)]
+    before, now = utilization.hours
     assert (before.allocated, before.measured, before.used) == (2, 2, 1.5)
     assert (now.measured, now.used) == (0, 0)
     assert dave.get("utilization", pool="none").status_code == 404
 
 
-def test_workloads_are_listed_with_what_they_use_to_whom_they_belong(
-    cast: Cast, dave: Caller, alice: Caller
-) -> None:
+def test_workload_utilization_is_listed_for_visible_projects(cast: Cast, dave: Caller, alice: Caller) -> None:
     make.used(running(cast, cast.vision, "ours", []), cpu=250)
     make.used(running(cast, cast.ads, "theirs", [0]), 10)
     (mine,) = [WorkloadUse.model_validate(each) for each in dave.get("utilization/workloads").json()["items"]]
     assert (mine.workload, mine.now.used.cpu, mine.now.used.gpu) == ("vision/ours", 0.25, None)
     both = alice.get("utilization/workloads", limit=1).json()
-    assert both["items"][0]["workload"] == "ads/theirs", "whoever holds most comes first"
+    assert both["items"][0]["workload"] == "ads/theirs", "the largest allocation comes first"
     rest = alice.get("utilization/workloads", limit=1, cursor=both["next"]).json()
     assert [each["workload"] for each in rest["items"]] == ["vision/ours"]
     assert alice.get("utilization/workloads", project="search").json()["items"] == []
 
 
 @pytest.mark.parametrize("span", ["0", "59", "-1", "x", "99999999999"])
-def test_a_span_out_of_reach_is_refused_with_its_limits(cast: Cast, dave: Caller, span: str) -> None:
+def test_invalid_span_is_refused(cast: Cast, dave: Caller, span: str) -> None:
     pod = running(cast, cast.vision, "train", [])
     answer = dave.get(f"workloads/{pod.workload_id}/utilization", span=span)
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "span")
 
 
-def test_what_has_ended_is_told_up_to_its_end(cast: Cast, dave: Caller) -> None:
+def test_ended_workload_reports_utilization_until_its_end(cast: Cast, dave: Caller) -> None:
     pod = running(cast, cast.vision, "train", [])
     make.used_then(pod, make.ago(hours=30), step=3600, cpu=700)
     work = pod.workload
     work.phase, work.ended_at = "completed", make.ago(hours=29)
     work.save()
-    found = dave.get(f"workloads/{work.pk}/utilization", span=3 * 3600).json()
-    assert (found["step"], [point["used"]["cpu"] for point in found["over_time"]]) == (3600, [0.7])
+    utilization = dave.get(f"workloads/{work.pk}/utilization", span=3 * 3600).json()
+    assert (utilization["step"], [point["used"]["cpu"] for point in utilization["over_time"]]) == (
+        3600,
+        [0.7],
+    )

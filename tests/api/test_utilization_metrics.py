@@ -1,4 +1,4 @@
-"""Claims about what Prometheus is told of what is used."""
+"""Tests of the Prometheus metrics of utilization."""
 
 import pytest
 from django.utils import timezone
@@ -11,17 +11,17 @@ from tests.scraping import scraped
 pytestmark = pytest.mark.django_db
 
 
-def told(*names: str) -> list[str]:
+def metric_lines(*names: str) -> list[str]:
     return [line for line in scraped().splitlines() if line.startswith(names)]
 
 
-def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:
+def test_utilization_is_exported_by_pool_and_device(cast: Cast) -> None:
     node = make.node(cast.pool)
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.used(make.place(work, node, [0]), 50, cpu=1500, memory=1024, busy_at=make.ago(hours=2))
     make.used(make.place(work, node, [1]), None, cpu=500, memory=1024, gpu_memory=None)
     NodeUse.objects.create(node=node, at=timezone.now(), devices=[[500, 3], [None, None]])
-    assert told("berth_pool_gpus_measured{", "berth_pool_gpus_used{", "berth_pool_cores_",
+    assert metric_lines("berth_pool_gpus_measured{", "berth_pool_gpus_used{", "berth_pool_cores_",
                 "berth_gpu_utilization_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{",
                 "berth_pool_memory_used") == [
         'berth_pool_gpus_measured{pool="local"} 1.0',
@@ -35,15 +35,15 @@ def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:
     ]  # fmt: skip
 
 
-def test_what_nobody_measured_has_no_value(cast: Cast) -> None:
+def test_unmeasured_utilization_has_no_value(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.place(work, make.node(cast.pool), [0])
-    assert told("berth_pool_gpus_used{", "berth_pool_cores_used{", "berth_pool_memory_used_bytes{",
+    assert metric_lines("berth_pool_gpus_used{", "berth_pool_cores_used{", "berth_pool_memory_used_bytes{",
                 "berth_gpu_") == []  # fmt: skip
-    assert told("berth_pool_gpus_measured{") == ['berth_pool_gpus_measured{pool="local"} 0.0']
+    assert metric_lines("berth_pool_gpus_measured{") == ['berth_pool_gpus_measured{pool="local"} 0.0']
 
 
-def test_work_whose_gpus_idle_is_counted(cast: Cast) -> None:
+def test_workloads_with_idle_gpus_are_counted(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.used(make.place(work, make.node(cast.pool), [0]), 1, busy_at=make.ago(hours=2))
-    assert told("berth_workloads_gpus_idle{") == ['berth_workloads_gpus_idle{pool="local"} 1.0']
+    assert metric_lines("berth_workloads_gpus_idle{") == ['berth_workloads_gpus_idle{pool="local"} 1.0']

@@ -1,4 +1,4 @@
-"""Submitting, finding and controlling workloads over REST."""
+"""Tests of submitting, listing and controlling workloads over REST."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.cast import Cast, training
 MANIFEST = Path(__file__).parents[2] / "examples" / "training-job" / "training_job.yaml"
 
 
-def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
+def test_member_submits_and_reads_a_workload(dave: Caller) -> None:
     sent = dave.post("workloads", training(project="vision", labels={"team": "a"}, priority="high"))
     assert sent.status_code == 201
     answer = sent.json()
@@ -30,7 +30,7 @@ def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
     assert {**dave.get(f"workloads/{answer['id']}").json(), "warnings": answer["warnings"]} == answer
 
 
-def test_yaml_says_the_same_as_json(dave: Caller) -> None:
+def test_workload_is_submitted_as_yaml(dave: Caller) -> None:
     text = yaml.safe_dump(training(project="vision"))
     sent = dave("POST", "workloads", ("application/yaml", text))
     assert sent.status_code == 201
@@ -39,7 +39,7 @@ def test_yaml_says_the_same_as_json(dave: Caller) -> None:
 
 @pytest.mark.shows("PAD-10")
 def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
-    """Its person has one project, so the manifest need not name it."""
+    """The user has one project, so the manifest need not name it."""
     sent = dave("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert sent.status_code == 201, sent.json()
     answer = sent.json()
@@ -52,7 +52,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     assert as_json.json()["errors"] == []
 
 
-def test_document_without_project_is_refused_where_several_are_open(alice: Caller) -> None:
+def test_document_without_project_is_refused_if_there_are_several(alice: Caller) -> None:
     refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
@@ -62,24 +62,24 @@ def test_document_without_project_is_refused_where_several_are_open(alice: Calle
     assert error["path"] == "project"
 
 
-def test_person_without_a_project_is_told_what_to_ask_for(frank: Caller) -> None:
+def test_user_without_a_project_is_referred_to_a_department_admin(frank: Caller) -> None:
     (error,) = frank.post("workloads", training()).json()["errors"]
     assert error["allowed"] == "a project; ask a department admin to make you a member"
 
 
-def test_a_viewer_may_not_submit_and_a_stranger_sees_no_project(erin: Caller, frank: Caller) -> None:
+def test_viewer_cannot_submit_and_users_without_a_role_see_no_project(erin: Caller, frank: Caller) -> None:
     assert erin.post("workloads", training(project="vision")).status_code == 403
     refused = frank.post("workloads", training(project="vision"))
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "project")
     assert not Workload.objects.exists()
 
 
-def test_a_live_name_is_taken(dave: Caller) -> None:
+def test_name_of_a_live_workload_is_refused(dave: Caller) -> None:
     assert dave.post("workloads", training(project="vision")).status_code == 201
     assert dave.post("workloads", training(project="vision")).status_code == 409
 
 
-def test_cancel_suspend_resume_and_delete(dave: Caller) -> None:
+def test_workload_is_suspended_resumed_cancelled_and_deleted(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
     assert dave.post(f"{path}/suspend").json()["phase"] == "suspended"
     assert dave.post(f"{path}/resume").json()["phase"] == "pending"
@@ -91,14 +91,14 @@ def test_cancel_suspend_resume_and_delete(dave: Caller) -> None:
     assert dave.get(path).status_code == 404
 
 
-def test_actions_take_no_words(dave: Caller) -> None:
+def test_actions_refuse_unknown_fields(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
     refused = dave.post(f"{path}/cancel", {"force": True})
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "force")
     assert dave.get(path).json()["phase"] == "pending"
 
 
-def test_the_list_filters_sorts_and_searches(cast: Cast, bob: Caller) -> None:
+def test_workloads_are_filtered_sorted_and_searched(cast: Cast, bob: Caller) -> None:
     for name, project, priority, labels in (
         ("bert", cast.vision, 10, {"team": "a"}),
         ("vit", cast.vision, 30, {"team": "b"}),
@@ -123,12 +123,12 @@ def test_the_list_filters_sorts_and_searches(cast: Cast, bob: Caller) -> None:
     assert names(search=str(Workload.objects.get(name="asr").pk)) == ["asr"]
 
 
-def test_lists_leave_the_document_out(cast: Cast, dave: Caller) -> None:
+def test_list_omits_the_spec(cast: Cast, dave: Caller) -> None:
     workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     assert "spec" not in dave.get("workloads").json()["items"][0]
 
 
-def test_events_of_a_workload_tell_its_story_from_the_beginning(cast: Cast, dave: Caller) -> None:
+def test_workload_events_are_listed_oldest_first(cast: Cast, dave: Caller) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     workloads.cancel(acting=cast.dave, workload=workload)
     story = dave.get(f"workloads/{workload.pk}/events").json()["items"]
@@ -138,7 +138,7 @@ def test_events_of_a_workload_tell_its_story_from_the_beginning(cast: Cast, dave
     assert newest == story[::-1]
 
 
-def test_the_audit_names_who_did_what_by_which_request(alice: Caller) -> None:
+def test_audit_names_actor_action_and_request(alice: Caller) -> None:
     alice("PATCH", "projects/vision", {"rank": 7}, headers={"X-Request-Id": "mine-1"})
     change = alice.get("audit", object_name="vision").json()["items"][0]
     assert (change["actor"], change["action"], change["request_id"]) == ("alice", "edit", "mine-1")
@@ -155,8 +155,8 @@ def test_image_is_refused_where_no_pool_runs_images(cast: Cast, dave: Caller) ->
     assert (refused.status_code, error["path"]) == (422, "image")
     assert error["message"] == "cannot be used: container images do not run on the pool local"
     assert "plugins and environment" in error["allowed"]
-    foreseen = dave.post("workloads?dry_run=true", document).json()
-    assert (foreseen["outcome"], foreseen["errors"]) == ("invalid", [error])
+    dry_run = dave.post("workloads?dry_run=true", document).json()
+    assert (dry_run["outcome"], dry_run["errors"]) == ("invalid", [error])
     assert not Workload.objects.exists()
 
 
@@ -167,7 +167,7 @@ def test_image_is_refused_for_every_kind_of_workload(cast: Cast, dave: Caller, k
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
-def test_image_goes_to_the_pools_that_run_images(
+def test_image_selects_pools_that_run_images(
     cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -183,18 +183,18 @@ def test_image_goes_to_the_pools_that_run_images(
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 
 
-def test_answer_of_a_submission_says_that_limits_are_not_enforced(cast: Cast, dave: Caller) -> None:
+def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:
     document = training(project="vision", roles=LIMITED)
     answer = dave.post("workloads", document)
     warning = answer.json()["warnings"][-1]
     assert warning.startswith("The CPU and memory limits of role worker are not enforced on the pool local")
-    foreseen = dave.post("workloads?dry_run=true", {**document, "name": "other"}).json()
-    assert foreseen["warnings"][-1] == warning
+    dry_run = dave.post("workloads?dry_run=true", {**document, "name": "other"}).json()
+    assert dry_run["warnings"][-1] == warning
     plain = dave.post("workloads", training("plain", project="vision")).json()
     assert not [each for each in plain["warnings"] if "limits" in each]
 
 
-def test_limits_of_an_older_manifest_are_a_warning_as_well(cast: Cast, dave: Caller) -> None:
+def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:
     trainer = {"entrypoint": "true", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
     manifest = {"kind": "TrainingJob", "metadata": {"name": "old", "namespace": "vision"},
                 "spec": {"trainer": {**trainer, "min-instance": 1, "max-instance": 1}}}  # fmt: skip
@@ -203,13 +203,11 @@ def test_limits_of_an_older_manifest_are_a_warning_as_well(cast: Cast, dave: Cal
     assert "limits of role trainer are not enforced" in answer.json()["warnings"][-1]
 
 
-def test_enforced_limits_are_no_reason_to_warn(
-    cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_enforced_limits_give_no_warning(cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
     answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
     assert not [each for each in answer["warnings"] if "limits" in each]
 
 
-def test_every_runtime_of_a_pool_has_declared_capabilities() -> None:
+def test_every_runtime_declares_its_capabilities() -> None:
     assert set(capabilities.CAPABILITIES) == set(NodePool.Runtime.values)

@@ -1,43 +1,43 @@
-"""Both ends of one ASGI request, held by a test."""
+"""A client for one ASGI request."""
 
 import asyncio
 from typing import Any
 
 
 class Wire:
-    """What the server is sent is `parts`; the client goes when `gone` is set."""
+    """Sends `parts` as the body and disconnects when `disconnected` is set."""
 
     def __init__(
         self, path: str, query: str = "", *, secret: str = "", method: str = "GET",
         headers: dict[str, str] | None = None, parts: tuple[bytes, ...] = (b"",),
     ) -> None:  # fmt: skip
-        given = {"host": "testserver", "authorization": f"Bearer {secret}", **(headers or {})}
+        fields = {"host": "testserver", "authorization": f"Bearer {secret}", **(headers or {})}
         self.scope = {
             "type": "http", "method": method, "path": path, "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
             "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1),
         }  # fmt: skip
         self.sent: list[dict[str, Any]] = []
-        self.news = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.new_message = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self.left = list(parts)
 
     async def receive(self) -> dict[str, Any]:
         if self.left:
             part = self.left.pop(0)
             return {"type": "http.request", "body": part, "more_body": bool(self.left)}
-        await self.gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
         self.sent.append(message)
-        self.news.set()
+        self.new_message.set()
 
     async def until(self, text: bytes) -> None:
         async with asyncio.timeout(30):
             while text not in self.body:
-                await self.news.wait()
-                self.news.clear()
+                await self.new_message.wait()
+                self.new_message.clear()
 
     @property
     def status(self) -> int:

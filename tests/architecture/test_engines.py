@@ -1,4 +1,4 @@
-"""The engines only compute: no Django, and no imports with side effects."""
+"""Tests that the engines import neither Django nor modules with side effects."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ WITH_EFFECTS = {
 ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
 # Libraries that only compute. A workload document is checked by its types before anything else sees it.
 ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "yaml"}
-ALLOWED_WORDS = {"pydantic", "pydantic_core"}
+ALLOWED_IN_CORE = {"pydantic", "pydantic_core"}
 
 
 def modules_of(engine: str) -> list[Path]:
@@ -27,16 +27,16 @@ def modules_of(engine: str) -> list[Path]:
 
 
 def imports_of(file: Path) -> set[str]:
-    """Every module that the file names in an import, in full."""
+    """Return the full name of every module that the file imports."""
     package = file.relative_to(ROOT).parent.parts
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            found.add(".".join(filter(None, [base, node.module])))
-    return found
+            names.add(".".join(filter(None, [base, node.module])))
+    return names
 
 
 def is_allowed(name: str, *packages: str) -> bool:
@@ -84,12 +84,12 @@ def test_package_loads_no_django_and_no_network_library(package: str) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
-def test_the_words_need_little_more_than_python() -> None:
+def test_core_imports_only_pydantic_and_the_standard_library() -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
         for file in sorted((ROOT / "platform" / "berth" / "core").rglob("*.py"))
         for name in imports_of(file)
-        if (top := name.partition(".")[0]) not in sys.stdlib_module_names | ALLOWED_WORDS
+        if (top := name.partition(".")[0]) not in sys.stdlib_module_names | ALLOWED_IN_CORE
         and not (top == "berth" and name.startswith("berth.core"))
     }
     assert not broken

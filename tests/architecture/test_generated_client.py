@@ -1,4 +1,4 @@
-"""The generated synchronous client is current."""
+"""Test that the generated synchronous client is current."""
 
 from berth.client import generate
 

@@ -1,4 +1,4 @@
-"""Claims about the documents: every Markdown table is rendered as one."""
+"""Tests that every table of the documentation is rendered as one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def stray_rows(text: str) -> list[str]:
-    """Rows of tables that stand in a paragraph: cut off by a blank line, or without a head."""
+    """Return table rows outside a table: after a blank line, or without a header."""
     stray = []
     for token in PARSER.parse(text):
         if token.type == "inline":
@@ -21,7 +21,7 @@ def stray_rows(text: str) -> list[str]:
 
 
 def uneven_rows(text: str) -> list[int]:
-    """Lines, from 1, whose row has another number of cells than the head of its table."""
+    """Return the numbers, from 1, of rows with another number of cells than their table's header."""
     uneven, lines = [], text.splitlines()
     for token in PARSER.parse(text):
         if token.type == "table_open" and token.map:
@@ -36,13 +36,13 @@ def _cells(line: str) -> int:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_table_row_of_a_document_stands_in_a_table(path: Path) -> None:
+def test_every_table_row_belongs_to_a_table(path: Path) -> None:
     text = path.read_text()
     assert stray_rows(text) == []
     assert uneven_rows(text) == []
 
 
-def test_row_behind_a_blank_line_is_noticed() -> None:
+def test_row_after_a_blank_line_is_reported() -> None:
     cut = "| Word | Not |\n|---|---|\n| one | two |\n\n| three | four |\n"
     assert stray_rows(cut) == ["| three | four |"]
     assert stray_rows(cut.replace("\n\n", "\n")) == []

@@ -1,4 +1,4 @@
-"""The tour names existing files, and follows a submission in the order in which the code runs."""
+"""Tests that the tour names existing files in the order in which a submission passes through them."""
 
 import re
 import sys

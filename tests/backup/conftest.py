@@ -1,4 +1,4 @@
-"""The test database, a second empty one, and the backup command."""
+"""An empty second database, and the backup command."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def empty_url(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
-    """`berth admin` as a process of its own, on the test's database unless another is named."""
+    """Run `berth admin` as a process, on the test's database unless another is named."""
 
     def run(*words: str, url: str = "", home: str = "home", **more: str) -> subprocess.CompletedProcess[str]:
         environment = {**child_env, "BERTH_HOME": str(tmp_path / home), **more}
@@ -42,20 +42,20 @@ def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
 
 
 def contents(url: str) -> dict[str, tuple[int, str]]:
-    """Of every table: how many rows, and a digest of them all; of every sequence where it stands."""
-    told: dict[str, tuple[int, str]] = {}
+    """Return row count and digest of every table, and the state of every sequence."""
+    state: dict[str, tuple[int, str]] = {}
     with psycopg.connect(url) as connection:
-        found = connection.execute(
+        relations = connection.execute(
             "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace"
             " AND relkind IN ('r', 'S') ORDER BY relname"
         ).fetchall()
-        for name, kind in found:
-            asked = (
+        for name, kind in relations:
+            query = (
                 "SELECT count(*), md5(coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '')) FROM {} t"
                 if kind == "r"
                 else "SELECT last_value, is_called::text FROM {}"
             )
-            row = connection.execute(sql.SQL(asked).format(sql.Identifier(name))).fetchone()
+            row = connection.execute(sql.SQL(query).format(sql.Identifier(name))).fetchone()
             assert row is not None
-            told[name] = (row[0], row[1])
-    return told
+            state[name] = (row[0], row[1])
+    return state

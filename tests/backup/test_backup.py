@@ -1,4 +1,4 @@
-"""A restored backup equals the original database."""
+"""Tests of backup and restore."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from tests.cast import make_cast
 
 
 @pytest.fixture
-def kept(admin: Berth, database_url: str, tmp_path: Path) -> Path:
-    """A backup of a small cluster in which something has happened."""
+def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
+    """A backup of a small database with an eviction."""
     cast = make_cast()
     train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
     factories.eviction(train, urgent, cast.pool)
@@ -26,12 +26,12 @@ def kept(admin: Berth, database_url: str, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_restored_backup_is_the_same_database_down_to_its_guards(
-    admin: Berth, kept: Path, database_url: str, empty_url: str
+def test_restored_database_equals_the_original_with_its_triggers(
+    admin: Berth, backup_file: Path, database_url: str, empty_url: str
 ) -> None:
-    assert oct(kept.stat().st_mode & 0o777) == "0o600"
-    assert [path.name for path in kept.parent.iterdir() if "backup" in path.name] == [kept.name]
-    done = admin("restore", str(kept), url=empty_url)
+    assert oct(backup_file.stat().st_mode & 0o777) == "0o600"
+    assert [path.name for path in backup_file.parent.iterdir() if "backup" in path.name] == [backup_file.name]
+    done = admin("restore", str(backup_file), url=empty_url)
     assert done.returncode == 0, done.stderr
     before, after = contents(database_url), contents(empty_url)
     assert before == after
@@ -40,38 +40,38 @@ def test_a_restored_backup_is_the_same_database_down_to_its_guards(
         connection.execute("DELETE FROM scheduler_eviction")
 
 
-def test_a_database_with_contents_is_replaced_only_when_told_to(
-    admin: Berth, kept: Path, database_url: str, empty_url: str
+def test_restore_replaces_a_filled_database_only_with_force(
+    admin: Berth, backup_file: Path, database_url: str, empty_url: str
 ) -> None:
-    assert admin("restore", str(kept), url=empty_url).returncode == 0
+    assert admin("restore", str(backup_file), url=empty_url).returncode == 0
     with psycopg.connect(empty_url) as connection:
         connection.execute("UPDATE projects_project SET title = 'changed meanwhile'")
         connection.execute("CREATE TABLE left_by_somebody (id int)")
     changed = contents(empty_url)
-    refused = admin("restore", str(kept), url=empty_url)
+    refused = admin("restore", str(backup_file), url=empty_url)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("berth: this database is not empty (")
     assert "--force" in refused.stderr
     assert contents(empty_url) == changed
-    nobody = admin("restore", str(kept), "--force", url=empty_url)
-    assert nobody.returncode == 2
-    assert "--yes" in nobody.stderr
-    assert admin("restore", str(kept), "--force", "--yes", url=empty_url).returncode == 0
+    without_confirmation = admin("restore", str(backup_file), "--force", url=empty_url)
+    assert without_confirmation.returncode == 2
+    assert "--yes" in without_confirmation.stderr
+    assert admin("restore", str(backup_file), "--force", "--yes", url=empty_url).returncode == 0
     assert contents(empty_url) == contents(database_url)
 
 
-def test_keys_are_in_it_only_when_asked_for_and_take_no_other_keys_place(
-    admin: Berth, kept: Path, empty_url: str, tmp_path: Path
+def test_keys_are_backed_up_on_request_and_never_overwritten(
+    admin: Berth, backup_file: Path, empty_url: str, tmp_path: Path
 ) -> None:
     keys = ("secret_key", "webhook_secret")
     with_keys = tmp_path / "with-keys.backup"
     assert admin("backup", str(with_keys), "--with-keys").returncode == 0
-    told = json.loads(admin("verify", str(with_keys), "-o", "json").stdout)
-    assert told["files"] == list(keys)
+    manifest = json.loads(admin("verify", str(with_keys), "-o", "json").stdout)
+    assert manifest["files"] == list(keys)
     for name in keys:
         secret = (tmp_path / "home" / name).read_bytes()
         assert secret in with_keys.read_bytes()
-        assert secret not in kept.read_bytes()
+        assert secret not in backup_file.read_bytes()
 
     fresh = admin("restore", str(with_keys), url=empty_url, home="fresh")
     assert "restored to BERTH_HOME: secret_key, webhook_secret" in fresh.stderr
@@ -88,26 +88,26 @@ def test_keys_are_in_it_only_when_asked_for_and_take_no_other_keys_place(
     assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
 
 
-def test_a_file_that_is_there_and_a_place_that_is_not_are_told_in_one_line(
-    admin: Berth, kept: Path, empty_url: str, tmp_path: Path
+def test_failed_backup_prints_one_line(
+    admin: Berth, backup_file: Path, empty_url: str, tmp_path: Path
 ) -> None:
-    size = kept.stat().st_size
-    there = admin("backup", str(kept))
-    assert (there.returncode, len(there.stderr.splitlines())) == (1, 1)
-    assert "already exists" in there.stderr
-    assert kept.stat().st_size == size
+    size = backup_file.stat().st_size
+    existing = admin("backup", str(backup_file))
+    assert (existing.returncode, len(existing.stderr.splitlines())) == (1, 1)
+    assert "already exists" in existing.stderr
+    assert backup_file.stat().st_size == size
     assert "is not a directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
     assert "is empty: nothing to back up" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
-    gone = admin("backup", str(tmp_path / "c"), url="postgres://nobody@127.0.0.1:9/berth")
-    assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 1)
-    assert gone.stderr.startswith("berth: the database cannot be used: ")
+    unreachable = admin("backup", str(tmp_path / "c"), url="postgres://nobody@127.0.0.1:9/berth")
+    assert (unreachable.returncode, len(unreachable.stderr.splitlines())) == (1, 1)
+    assert unreachable.stderr.startswith("berth: the database cannot be used: ")
     assert not {"b", "c"} & {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_backup_waits_for_nobody_and_sees_nothing_half_done(
-    admin: Berth, kept: Path, database_url: str, empty_url: str, tmp_path: Path
+def test_backup_ignores_open_transactions(
+    admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """Somebody's open transaction neither holds it up nor is seen by it."""
+    """An open transaction neither blocks the backup nor appears in it."""
     file = tmp_path / "second.backup"
     before = contents(database_url)
     with psycopg.connect(database_url) as writer:

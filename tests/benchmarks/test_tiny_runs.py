@@ -1,4 +1,4 @@
-"""Every benchmark runs, in a tiny size: real processes, real rows, and figures that nobody keeps."""
+"""Tests that every benchmark runs at a tiny size."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{n},64000,262144,4,T4\n" for n in range(3))
 POD_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
-PRINTED = {  # by every run that measured something
+PRINTED = {  # text that a successful run prints
     "decide": "20 queues, 200 jobs, 50 nodes", "ticks": "nothing changed", "turns": "2 queues of 16",
     "tenants": "fair, the first 200 jobs", "openb": "fragmentation", "rest_submit": "rest",
     "pages": "/node-pools/train", "dry_run": "would never start", "explaining": "from_what_it_wrote",
@@ -26,7 +26,7 @@ ONLY_DECISIONS = {"decide", "turns", "tenants", "openb"}
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
-    """Small files in the formats of the public traces, which are not part of the repository."""
+    """Small files in the formats of the public traces, which are not in the repository."""
     for name in ("openb", "philly"):
         (tmp_path / name).mkdir()
     (tmp_path / "openb/openb_node_list_gpu_node.csv").write_text(NODES)
@@ -43,7 +43,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 def run(name: str, traces: Path, *options: str) -> str:
-    """What the benchmark printed."""
+    """Run a benchmark and return its output."""
     env = {**os.environ, "BERTH_TRACES": str(traces), "BERTH_BENCH_DATA": str(traces)}
     env = {key: value for key, value in env.items() if key not in ("DATABASE_URL", "BERTH_HOME")}
     done = subprocess.run(
@@ -61,10 +61,12 @@ def run(name: str, traces: Path, *options: str) -> str:
 def test_benchmark_runs_in_a_tiny_size(name: str, traces: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
     assert PRINTED[name] in run(name, traces, "--tiny")
-    assert {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")} == before, "no results are kept"
+    assert {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")} == before, (
+        "a tiny run stores no results"
+    )
 
 
-def test_every_benchmark_is_among_those_that_run() -> None:
+def test_every_benchmark_is_in_the_list() -> None:
     files = (ROOT / "benchmarks").glob("*.py")
     runnable = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
     assert runnable - {"__main__"} == set(ALL)

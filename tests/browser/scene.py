@@ -137,9 +137,9 @@ def _quotas(scene: Scene) -> None:
         ("ads", 6, 6, 6),
         ("search", 0, 0, 0),
     ):
-        make.standing(scene.projects[name], train, share=share, held=allocated, asked=requested)
+        make.standing(scene.projects[name], train, share=share, allocated=allocated, requested=requested)
     for name, share, allocated, requested in (("research", 22, 17.5, 27.5), ("product", 6, 6, 6)):
-        make.standing(scene.departments[name], train, share=share, held=allocated, asked=requested)
+        make.standing(scene.departments[name], train, share=share, allocated=allocated, requested=requested)
 
 
 def _run(

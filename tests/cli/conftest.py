@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from berth.cli.main import app
 from projects.services.people import tokens
 from tests.cast import Cast, make_cast
-from tests.cli.desk_of_commands import Terminal
+from tests.cli.terminal import Terminal
 
 RUN = [sys.executable, "-m", "berth.cli.main"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,16 +35,16 @@ def cast() -> Cast:
 
 @pytest.fixture
 def environment(live_server: Any, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     return {
-        **kept, "BERTH_CONFIG": str(tmp_path / "config.toml"), "BERTH_URL": live_server.url,
+        **inherited, "BERTH_CONFIG": str(tmp_path / "config.toml"), "BERTH_URL": live_server.url,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]), "COLUMNS": "80",
     }  # fmt: skip
 
 
 @pytest.fixture
 def berth(environment: dict[str, str]) -> Berth:
-    """The command in this process: what it prints and how it ends, without waiting for its start."""
+    """Run the command in this process and return its output and exit code."""
 
     def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         result = CliRunner().invoke(app, list(arguments), input=typed, env={**environment, **more})

@@ -1,4 +1,4 @@
-"""Expectations of every command: an example, machine-readable output, no tracebacks."""
+"""Tests that every command has an example, machine-readable output and no tracebacks."""
 
 import re
 import shlex
@@ -11,36 +11,36 @@ from typer.main import get_command
 
 from berth.cli import reference
 from berth.cli.main import app
-from tests.cli.desk_of_commands import Terminal
-from tests.client.desk import Desk, problem
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import StubServer, problem
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = dict(reference.walk(get_command(app), ("berth",)))
 WORDS = sorted(ALL)
-HERE = {  # what works on this machine, without a server
+LOCAL = {  # commands that need no server
     "up", "simulate", "trace", "completion", "help", "version", "context", "admin", "login", "logout",
 }  # fmt: skip
-ASKING = [words for words in WORDS if words[1] not in HERE and words[:2] != ("berth", "workload")]
-WITHOUT_DATA = {  # they say or write what is no list and no object
+REMOTE_COMMANDS = [words for words in WORDS if words[1] not in LOCAL and words[:2] != ("berth", "workload")]
+WITHOUT_DATA = {  # commands that print neither a list nor an object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
     "use", "password",
 }  # fmt: skip
-WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
-CHANGED_BY_PEOPLE = (  # not watched
+WITH_DATA_NEVERTHELESS = {("berth", "machine", "remove")}
+CHANGED_BY_USERS = (  # these lists have no --watch
     "token", "context", "department", "project", "member", "user", "subscription", "template",
 )  # fmt: skip
-JOINTS = {"|", "||", "&&", ">", "<", "#"}
+SEPARATORS = {"|", "||", "&&", ">", "<", "#"}
 
 
 def examples(words: tuple[str, ...]) -> list[list[str]]:
-    """Every call of `berth` in a command's help, without what stands around it for shells and people."""
+    """Return every call of `berth` in a command's help, without the shell syntax around it."""
     called = []
     for line in (ALL[words].help or "").splitlines():
         if not re.match(r"\s*([A-Z_]+=\S+ |[^`]+\| )?berth ", line):
             continue
         call: list[str] = []
         for part in [*shlex.split(re.split(r"(?<=\S)\s{3,}", line)[0]), "#"]:
-            if part in JOINTS:
+            if part in SEPARATORS:
                 called += [call[call.index("berth") :]] if "berth" in call else []
                 call = []
             else:
@@ -54,7 +54,7 @@ def own_examples(words: tuple[str, ...]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_every_command_has_an_example_that_its_own_parser_takes(words: tuple[str, ...]) -> None:
+def test_every_command_has_an_example_that_parses(words: tuple[str, ...]) -> None:
     called = own_examples(words)
     assert called, f"{' '.join(words)} has no example"
     for call in examples(words):
@@ -67,17 +67,17 @@ def test_every_command_has_an_example_that_its_own_parser_takes(words: tuple[str
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_every_command_that_answers_answers_programs_too(words: tuple[str, ...]) -> None:
+def test_every_command_that_prints_data_has_an_output_option(words: tuple[str, ...]) -> None:
     options = {option for each in ALL[words].params for option in each.opts}
-    without = words[-1] in WITHOUT_DATA and words not in WITH_DATA_ALL_THE_SAME
+    without = words[-1] in WITHOUT_DATA and words not in WITH_DATA_NEVERTHELESS
     assert ("--output" in options) is not without, sorted(options)
-    if words[-1] == "list" and not set(words) & set(CHANGED_BY_PEOPLE):
+    if words[-1] == "list" and not set(words) & set(CHANGED_BY_USERS):
         assert "--watch" in options
 
 
-@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+@pytest.mark.parametrize("words", REMOTE_COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(
-    ("reply", "code", "told"),
+    ("reply", "code", "message"),
     [
         (httpx.ConnectError("Connection refused"), 6, "cannot reach http://127.0.0.1:8000"),
         (problem(401, detail="The token has run out."), 3, "The token has run out. (berth login)"),
@@ -85,8 +85,8 @@ def test_every_command_that_answers_answers_programs_too(words: tuple[str, ...])
     ],
     ids=["no server", "expired token", "unknown name"],
 )
-def test_usual_mistakes_are_one_line_and_a_code(
-    words: tuple[str, ...], reply: Any, code: int, told: str, terminal: Terminal, tmp_path: Path,
+def test_common_error_prints_one_line_and_sets_the_exit_code(
+    words: tuple[str, ...], reply: Any, code: int, message: str, terminal: Terminal, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
@@ -96,21 +96,21 @@ def test_usual_mistakes_are_one_line_and_a_code(
     if words == ("berth", "password"):
         calls = [["berth", "password", "--password-stdin"]]
     arguments = [part for part in calls[0][1:] if part not in ("--watch", "-w")]
-    done = terminal.run(*arguments, desk=Desk(reply), input="y\ny\n")
+    done = terminal.run(*arguments, server=StubServer(reply), input="y\ny\n")
     assert isinstance(done.exception, SystemExit), done.exception
     wanted = 255 if words[1:] == ("quota", "preview") else code
     assert done.exit_code == wanted, done.output
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("berth: ")
-    assert told in done.stderr
+    assert message in done.stderr
 
 
-def test_the_reference_says_what_the_commands_say() -> None:
-    """Written anew by: python -m berth.cli.reference > docs/cli.md"""
+def test_reference_page_matches_the_commands() -> None:
+    """If this fails, run: python -m berth.cli.reference > docs/cli.md"""
     assert (ROOT / "docs" / "cli.md").read_text() == reference.text()
 
 
-def test_help_explains_commands_and_topics_and_names_what_it_knows(terminal: Terminal) -> None:
+def test_help_explains_commands_and_topics_and_suggests_close_names(terminal: Terminal) -> None:
     assert "255 on\nerrors" in terminal.run("help", "exit-codes").stdout
     assert "NO_COLOR" in terminal.run("help", "environment").stdout
     assert "berth quota preview -f quotas.yaml" in terminal.run("help", "quota", "preview").stdout
@@ -121,7 +121,7 @@ def test_help_explains_commands_and_topics_and_names_what_it_knows(terminal: Ter
 
 
 @pytest.mark.parametrize("words", [("nonsense",), ("list", "--nonsense"), ("pool",), ("list", "-o", "xml")])
-def test_what_cannot_be_understood_is_bad_usage(words: tuple[str, ...], terminal: Terminal) -> None:
+def test_invalid_arguments_exit_with_code_2(words: tuple[str, ...], terminal: Terminal) -> None:
     done = terminal.run(*words)
     assert done.exit_code == 2
     assert "Traceback" not in done.output

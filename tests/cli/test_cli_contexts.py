@@ -1,35 +1,35 @@
-"""Named contexts for several servers."""
+"""Tests of `berth context`."""
 
 import json
 from pathlib import Path
 
 from berth.client import Settings
 from berth.client.config import Contexts, read_contexts, write_contexts
-from tests.cli.desk_of_commands import Terminal
+from tests.cli.terminal import Terminal
 
 PROD = Settings("https://berth.example.org", "berth_prod", "vision")
 LOCAL = Settings("http://127.0.0.1:8000", "berth_local")
 
 
-def kept(tmp_path: Path) -> Path:
+def stored_contexts(tmp_path: Path) -> Path:
     file = tmp_path / "config.toml"
     write_contexts(file, Contexts("prod", {"prod": PROD, "local": LOCAL}))
     return file
 
 
 def test_contexts_are_listed_without_their_tokens(terminal: Terminal, tmp_path: Path) -> None:
-    kept(tmp_path)
-    told = terminal.run("context", "list")
-    assert [line.split()[:3] for line in told.stdout.splitlines()[1:]] == [
+    stored_contexts(tmp_path)
+    result = terminal.run("context", "list")
+    assert [line.split()[:3] for line in result.stdout.splitlines()[1:]] == [
         ["*", "prod", "https://berth.example.org"], ["local", "http://127.0.0.1:8000", "-"],
     ]  # fmt: skip
     data = terminal.run("context", "list", "-o", "json").stdout
     assert [row["current"] for row in json.loads(data)] == [True, False]
-    assert "berth_" not in told.stdout + data.replace("berth.example", "")
+    assert "berth_" not in result.stdout + data.replace("berth.example", "")
 
 
-def test_one_is_chosen_renamed_to_a_project_and_forgotten(terminal: Terminal, tmp_path: Path) -> None:
-    file = kept(tmp_path)
+def test_context_is_selected_with_a_project_and_deleted(terminal: Terminal, tmp_path: Path) -> None:
+    file = stored_contexts(tmp_path)
     assert (
         terminal.run("context", "use", "local", "--project", "ads").stdout == "local: http://127.0.0.1:8000\n"
     )
@@ -44,10 +44,10 @@ def test_one_is_chosen_renamed_to_a_project_and_forgotten(terminal: Terminal, tm
     assert terminal.run("context", "delete", "local").exit_code == 2
 
 
-def test_a_context_for_one_command_is_forgotten_after_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_context_option_applies_to_one_command_only(terminal: Terminal, tmp_path: Path) -> None:
     import os
 
-    kept(tmp_path)
+    stored_contexts(tmp_path)
     unknown = terminal.run("--context", "nowhere", "logout")
     assert unknown.exit_code == 2
     assert "context: does not exist; received 'nowhere'; allowed: prod, local" in unknown.stderr

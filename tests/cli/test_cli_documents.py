@@ -1,4 +1,4 @@
-"""Documentation matches the commands, options, files and examples that exist."""
+"""Tests that the documentation matches the commands, options, files and examples that exist."""
 
 import re
 import shlex
@@ -18,8 +18,8 @@ SCENARIOS = sorted((ROOT / "examples" / "scenarios").glob("*.yaml"))
 
 
 def commands() -> list[str]:
-    """Every line of a code block, and of the comments of the scenarios, that calls `berth`."""
-    pages = [page for page in PAGES if page.name != "cli.md"]  # held to them elsewhere
+    """Return every line that calls `berth` in code blocks and in the comments of scenarios."""
+    pages = [page for page in PAGES if page.name != "cli.md"]  # compared with the commands by its own test
     texts = [block for page in pages for block in re.findall(r"```\n(.*?)```", page.read_text(), re.DOTALL)]
     texts += [re.sub(r"(?m)^#\s*", "", file.read_text()) for file in SCENARIOS]
     lines = [line.strip() for text in texts for line in text.splitlines()]
@@ -33,18 +33,18 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_in_the_documents_is_understood(line: str) -> None:
+def test_every_documented_command_parses(line: str) -> None:
     command = get_command(app)
     words = shlex.split(line)[1:]
     with command.make_context("berth", words) as group:
-        name, found, rest = command.resolve_command(group, [*group._protected_args, *group.args])  # type: ignore[attr-defined]
-        context = found.make_context(name, rest, parent=group)
-        if hasattr(found, "resolve_command"):
-            inner, leaf, left = found.resolve_command(context, [*context._protected_args, *context.args])
+        name, subcommand, rest = command.resolve_command(group, [*group._protected_args, *group.args])  # type: ignore[attr-defined]
+        context = subcommand.make_context(name, rest, parent=group)
+        if hasattr(subcommand, "resolve_command"):
+            inner, leaf, left = subcommand.resolve_command(context, [*context._protected_args, *context.args])
             leaf.make_context(inner, left, parent=context)
 
 
-def test_every_link_of_the_documents_leads_somewhere() -> None:
+def test_every_relative_link_has_a_target() -> None:
     dead = [
         f"{page.name}: {target}"
         for page in PAGES
@@ -55,7 +55,7 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/tour.md", "CONTRIBUTING.md"])
-def test_every_path_named_in_the_guides_exists(page: str) -> None:
+def test_every_path_in_the_guides_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     named = re.findall(r"`((?:platform/|berth/|scheduler/|projects/|pools/|tests/|templates/)[\w/.]*)`", text)
     assert len(named) > 10
@@ -65,20 +65,23 @@ def test_every_path_named_in_the_guides_exists(page: str) -> None:
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "examples" / "main-job").glob("*.yaml")), ids=lambda f: f.name
 )
-def test_the_examples_are_documents(file: Path) -> None:
+def test_examples_are_valid_workloads(file: Path) -> None:
     spec = parse_workload(yaml.safe_load(file.read_text()))
     assert sum(role.minimum * role.gpu for role in spec.all_roles) == 4
 
 
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda f: f.name)
-def test_the_scenarios_can_be_played(file: Path) -> None:
+def test_scenarios_can_be_simulated(file: Path) -> None:
     assert simulate(file, until_stable=True)["format"] == "berth.plan/1"
 
 
-def test_the_reclaim_scenario_tells_the_main_job() -> None:
+def test_reclaim_scenario_reclaims_from_the_younger_borrower() -> None:
     answer = simulate(ROOT / "examples" / "scenarios" / "reclaim.yaml", until_stable=True)
-    first = [(told["kind"], told["workload"], told["for"]) for told in answer["cycles"][0]["decisions"]]
+    first = [
+        (decision["kind"], decision["workload"], decision["for"])
+        for decision in answer["cycles"][0]["decisions"]
+    ]
     assert ("reclaim", "younger", "ranking") in first
-    assert {name: told["phase"] for name, told in answer["workloads"].items()} == {
+    assert {name: workload["phase"] for name, workload in answer["workloads"].items()} == {
         "older": "running", "younger": "running", "ranking": "completed",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Options and files produce the same document."""
+"""Tests that options and files produce the same document."""
 
 from typing import Any
 
@@ -29,19 +29,19 @@ SPANS = st.integers(1, 100_000)
 def option(
     draw: st.DrawFn, flag: str, values: st.SearchStrategy[Any], key: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """(what is typed, what stands in the file); both may be empty."""
+    """Draw the arguments and the matching part of the file; both may be empty."""
     value = draw(st.none() | values)
     return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
 
 
 def repeated(flag: str, key: str) -> Both:
-    found = st.lists(NAMES, max_size=3, unique=True)
-    return found.map(lambda names: ([f"{flag}={name}" for name in names], {key: names} if names else {}))
+    lists = st.lists(NAMES, max_size=3, unique=True)
+    return lists.map(lambda drawn: ([f"{flag}={name}" for name in drawn], {key: drawn} if drawn else {}))
 
 
 def pairs(flag: str, key: str) -> Both:
     return SHORT_PAIRS.map(
-        lambda found: ([f"{flag}={k}={v}" for k, v in found.items()], {key: found} if found else {})
+        lambda drawn: ([f"{flag}={k}={v}" for k, v in drawn.items()], {key: drawn} if drawn else {})
     )
 
 
@@ -113,7 +113,7 @@ COMMANDS: Both = st.one_of(
 
 @given(name=NAMES, top=AT_TOP, role=ROLE, command=COMMANDS)
 @settings(max_examples=50, deadline=None)
-def test_options_say_what_the_file_says(name: str, top: Any, role: Any, command: Any) -> None:
+def test_options_and_file_give_the_same_workload(name: str, top: Any, role: Any, command: Any) -> None:
     typed = [f"--name={name}", *(word for words, _ in (*top, *role, command) for word in words)]
     written: dict[str, Any] = {"name": name}
     for _, part in (*top, command):
@@ -129,13 +129,13 @@ def test_options_say_what_the_file_says(name: str, top: Any, role: Any, command:
 @pytest.mark.parametrize(
     ("typed", "expected"), [("90", 90), ("45s", 45), ("30m", 1800), ("2h", 7200), ("7d", 604_800)]
 )
-def test_durations_are_read_with_their_unit(typed: str, expected: int) -> None:
+def test_duration_is_parsed_with_its_unit(typed: str, expected: int) -> None:
     assert seconds("--max-runtime", typed) == expected
 
 
-def test_so_long_ago_is_a_moment() -> None:
+def test_age_is_parsed_as_a_time_in_the_past() -> None:
     assert moment("--since", "2h", now()) < now().isoformat()
 
 
-def test_a_taint_may_be_tolerated_whatever_its_value() -> None:
+def test_toleration_without_value_matches_any_value() -> None:
     assert toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}

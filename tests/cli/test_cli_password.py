@@ -1,4 +1,4 @@
-"""Claims about `berth password`: what it changes, what it stores, and what it says when it fails."""
+"""Tests of `berth password`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ OLD, NEW = "correct horse battery", "a better horse battery"
 
 
 @pytest.fixture(autouse=True)
-def unspent() -> None:
+def reset_rate_limits() -> None:
     cache.clear()
 
 

@@ -1,4 +1,4 @@
-"""A workload's phases at the command line and on its page, tick by tick."""
+"""Tests that the command line and the workload page show each phase of a workload."""
 
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROLES = [{"name": "leader", "replicas": 1, "gpu": 1}, {"name": "worker", "replicas": 2, "gpu": 1}]
 
 
-class Seen:
-    """What a member is shown of one workload."""
+class MemberView:
+    """A member's view of a workload on the command line and in the browser."""
 
     def __init__(self, stage: Stage, url: str, home: Path) -> None:
         person = stage.cast.alice
@@ -28,7 +28,7 @@ class Seen:
         self.browser = Client()
         self.browser.force_login(person.user)
 
-    def told(self, workload: Workload) -> str:
+    def description(self, workload: Workload) -> str:
         named = f"{workload.project.name}/{workload.name}"
         result = CliRunner().invoke(app, ["describe", named], env={**self.environment, "COLUMNS": "120"})
         assert result.exit_code == 0, result.output
@@ -41,28 +41,26 @@ class Seen:
 
 
 @pytest.mark.shows("RAI-19")
-def test_phases_of_a_workload_its_roles_and_pods_are_told_as_they_change(
-    live_server: Any, tmp_path: Path
-) -> None:
+def test_phase_of_workload_roles_and_pods_is_shown_as_it_changes(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)
-    seen = Seen(stage, live_server.url, tmp_path)
+    view = MemberView(stage, live_server.url, tmp_path)
     workload = stage.submit(roles=ROLES)
     stage.tick()
-    assert "pending" in seen.told(workload)
-    assert "pending" in seen.page(workload)
+    assert "pending" in view.description(workload)
+    assert "pending" in view.page(workload)
     stage.node(0)
     stage.node(1)
     for phase in ("starting", "running"):
         stage.tick()
         workload.refresh_from_db()
         assert workload.phase == phase
-        for shown in (seen.told(workload), seen.page(workload)):
+        for shown in (view.description(workload), view.page(workload)):
             assert phase in shown
             assert all(pod in shown for pod in ("leader-0", "worker-0", "worker-1"))
-    assert "3 of 3 running" in seen.told(workload)
+    assert "3 of 3 running" in view.description(workload)
     stage.finish(workload)
     stage.tick()
-    assert "completed" in seen.told(workload)
-    assert "completed" in seen.page(workload)
+    assert "completed" in view.description(workload)
+    assert "completed" in view.page(workload)

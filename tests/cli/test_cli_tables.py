@@ -1,4 +1,4 @@
-"""Lists in narrow terminals and in machine-readable formats."""
+"""Tests of lists in narrow terminals and as CSV."""
 
 import csv
 import io
@@ -18,8 +18,8 @@ from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.tenants import Quota
 from berth.client.models.workloads import Workload
-from tests.cli.desk_of_commands import Terminal
-from tests.client.desk import Desk, page, workload
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import StubServer, page, workload
 
 WIDE = "训练模型-大规模-実験"
 POOL = {
@@ -46,7 +46,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 @pytest.mark.parametrize("kind", ROWS)
-def test_every_row_is_one_line_that_fits_wide_letters_too(kind: str, width: int) -> None:
+def test_row_fits_one_line_with_wide_characters(kind: str, width: int) -> None:
     columns, items = ROWS[kind]
     console = Console(width=width, force_terminal=True, color_system=None, legacy_windows=False)
     with console.capture() as captured:
@@ -54,23 +54,25 @@ def test_every_row_is_one_line_that_fits_wide_letters_too(kind: str, width: int)
     lines = captured.get().splitlines()
     assert len(lines) == 1 + len(items)
     assert max(map(cell_len, lines)) <= width
-    assert lines[0].split()[0] == columns[0].title, "what it is called is never left out"
+    assert lines[0].split()[0] == columns[0].title, "the first column is never omitted"
 
 
-def test_less_room_leaves_out_columns_rather_than_cutting_names() -> None:
+def test_narrow_table_omits_columns_before_it_cuts_names() -> None:
     columns, items = ROWS["quotas"]
-    kept = {width: len(table_of(items, columns, Output.TABLE, width).columns) for width in (60, 90, 200)}
-    assert kept[60] < kept[90] < kept[200]
+    column_counts = {
+        width: len(table_of(items, columns, Output.TABLE, width).columns) for width in (60, 90, 200)
+    }
+    assert column_counts[60] < column_counts[90] < column_counts[200]
     console = Console(width=60, force_terminal=True, color_system=None)
     with console.capture() as captured:
         console.print(table_of(items, columns, Output.TABLE, 60))
     assert "a-project-with-a-rather-long-name" in captured.get()
 
 
-def test_a_spreadsheet_gets_a_row_for_each_and_no_formulas(terminal: Terminal) -> None:
+def test_csv_output_escapes_formulas(terminal: Terminal) -> None:
     evil = workload("train", message='=HYPERLINK("http://x")', labels={"team": "nlp"}, pools=["a", "b"])
-    told = terminal.run("list", "-o", "csv", desk=Desk(page([evil, workload("other")]))).stdout
-    first, second = csv.DictReader(io.StringIO(told))
+    output = terminal.run("list", "-o", "csv", server=StubServer(page([evil, workload("other")]))).stdout
+    first, second = csv.DictReader(io.StringIO(output))
     assert (first["name"], first["gpus.requested"], first["labels.team"], first["pools"]) == (
         "train",
         "4",
@@ -82,13 +84,13 @@ def test_a_spreadsheet_gets_a_row_for_each_and_no_formulas(terminal: Terminal) -
     assert (second["name"], second["labels.team"]) == ("other", "")
 
 
-def test_one_thing_is_one_row_and_nothing_is_nothing() -> None:
+def test_csv_of_one_object_is_one_row() -> None:
     assert csv_text({"a": 1, "b": {"c": -2, "d": [{"x": 1}]}}) == "a,b.c,b.d\n1,-2,x=1\n"
     assert csv_text([]) == ""
     assert csv_text(["x", "y"]) == "value\nx\ny\n"
 
 
-def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away(
+def test_watch_redraws_the_list_and_excludes_json(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = itertools.count()
@@ -98,8 +100,8 @@ def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away
             raise KeyboardInterrupt
 
     monkeypatch.setattr(following, "sleep", sleep)
-    desk = Desk(page([workload("one")]), page([workload("two")]), page([workload("three")]))
-    done = terminal.run("list", "--watch", desk=desk)
+    server = StubServer(page([workload("one")]), page([workload("two")]), page([workload("three")]))
+    done = terminal.run("list", "--watch", server=server)
     assert done.exit_code == 130
     assert [line.split()[0] for line in done.stdout.splitlines() if line] == [
         "NAME",
@@ -109,18 +111,18 @@ def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away
         "NAME",
         "three",
     ]
-    data = terminal.run("list", "--watch", "-o", "json", desk=desk)
+    data = terminal.run("list", "--watch", "-o", "json", server=server)
     assert (data.exit_code, data.stderr) == (
         2, "berth: --watch excludes --output json; allowed: table, wide\n",
     )  # fmt: skip
 
 
-def test_on_a_terminal_the_last_list_stays_below_which_the_trouble_stands(
+def test_watch_shows_an_error_below_the_last_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Console(width=60, force_terminal=True, color_system=None, file=io.StringIO())
     monkeypatch.setattr(following, "console_of", lambda: screen)
-    looks: list[Any] = [
+    results: list[Any] = [
         "first list",
         Unreachable("cannot reach http://x: refused"),
         "second list",
@@ -128,10 +130,10 @@ def test_on_a_terminal_the_last_list_stays_below_which_the_trouble_stands(
     ]
 
     def draw() -> str:
-        look = looks.pop(0)
-        if isinstance(look, BaseException):
-            raise look
-        return str(look)
+        result = results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return str(result)
 
     with pytest.raises(KeyboardInterrupt):
         following.watched(draw, every=0)
@@ -142,7 +144,7 @@ def test_on_a_terminal_the_last_list_stays_below_which_the_trouble_stands(
     )
 
 
-def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_off_with_no_color_and_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     columns, items = ROWS["workloads"]
     for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         monkeypatch.delenv("NO_COLOR", raising=False)
@@ -179,7 +181,7 @@ def test_wide_table_uses_short_cells_then_drops_columns_then_cuts() -> None:
     assert fit_columns([], 10) == []
 
 
-def test_a_time_says_as_much_as_tells_it_from_others() -> None:
+def test_time_is_shortened_by_age() -> None:
     moment = now().astimezone().replace(hour=12)
     assert short(moment) == moment.strftime("%H:%M:%S")
     assert short(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")

@@ -1,4 +1,4 @@
-"""Templates at the command line."""
+"""Tests of `berth template` and of `berth submit --template`."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.desk_of_commands import Terminal
-from tests.client.desk import HERE, Desk, page, problem, workload
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
 TEXT = "# the night's run\ncommand: train\nroles: [{replicas: 2, gpu: 1}]\n"
 DOCUMENT = {"name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}]}
@@ -16,77 +16,85 @@ NOT_THERE = problem(404, code="not-found", detail="There is no such template.")
 
 
 def template(version: int = 1, **values: Any) -> httpx.Response:
-    told = {
+    fields = {
         "name": "nightly", "project": "vision", "description": "every night", "kind": "training",
         "created_by": "dave", "changed_by": "dave", "changed_at": "2026-06-01T00:00:00Z", "version": version,
         "text": TEXT, "document": DOCUMENT, **values,
     }  # fmt: skip
-    return httpx.Response(200, json=told, headers={"ETag": f'"{version}"'})
+    return httpx.Response(200, json=fields, headers={"ETag": f'"{version}"'})
 
 
-def test_templates_are_listed_and_shown_as_they_were_written(terminal: Terminal) -> None:
-    told = terminal.run("template", "list", "-p", "vision", desk=(desk := Desk(page([template().json()]))))
-    assert told.output.splitlines()[1].split(maxsplit=4) == [
+def test_templates_are_listed_and_shown(terminal: Terminal) -> None:
+    result = terminal.run(
+        "template", "list", "-p", "vision", server=(server := StubServer(page([template().json()])))
+    )
+    assert result.output.splitlines()[1].split(maxsplit=4) == [
         "vision/nightly", "training", "dave", "2026-06-01", "every night",
     ]  # fmt: skip
-    assert "project=vision" in desk.asked[0]
-    told = terminal.run("template", "show", "vision/nightly", desk=(desk := Desk(template())))
-    assert told.output == TEXT
-    assert desk.asked == ["GET /api/v1/projects/vision/templates/nightly"]
-    told = terminal.run("template", "show", "nightly", "-p", "vision", "-o", "json", desk=Desk(template()))
-    assert json.loads(told.output)["document"] == DOCUMENT
+    assert "project=vision" in server.calls[0]
+    result = terminal.run("template", "show", "vision/nightly", server=(server := StubServer(template())))
+    assert result.output == TEXT
+    assert server.calls == ["GET /api/v1/projects/vision/templates/nightly"]
+    result = terminal.run(
+        "template", "show", "nightly", "-p", "vision", "-o", "json", server=StubServer(template())
+    )
+    assert json.loads(result.output)["document"] == DOCUMENT
 
 
-def test_a_first_one_is_created_and_a_second_save_changes_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_first_save_creates_a_template_and_the_next_edits_it(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
     saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
-    told = terminal.run(*saved, desk=(desk := Desk(NOT_THERE, template())))
-    assert (told.exit_code, told.output) == (0, "Template vision/nightly saved.\n")
-    assert desk.requests[1].headers["If-None-Match"] == "*"
-    assert json.loads(desk.requests[1].content) == {"text": TEXT, "description": "every night"}
-    told = terminal.run(*saved[:5], desk=(desk := Desk(template(7), template(7), template(8))))
-    assert desk.requests[2].headers["If-Match"] == '"7"'
-    assert json.loads(desk.requests[2].content)["description"] == "every night", "what is not said stays"
-    lost = Desk(template(7), template(7), problem(412, code="precondition-failed", detail="Too late."))
-    assert terminal.run(*saved, desk=lost).exit_code == 5
+    result = terminal.run(*saved, server=(server := StubServer(NOT_THERE, template())))
+    assert (result.exit_code, result.output) == (0, "Template vision/nightly saved.\n")
+    assert server.requests[1].headers["If-None-Match"] == "*"
+    assert json.loads(server.requests[1].content) == {"text": TEXT, "description": "every night"}
+    result = terminal.run(*saved[:5], server=(server := StubServer(template(7), template(7), template(8))))
+    assert server.requests[2].headers["If-Match"] == '"7"'
+    assert json.loads(server.requests[2].content)["description"] == "every night", (
+        "the description stays unless it is set"
+    )
+    conflict = StubServer(
+        template(7), template(7), problem(412, code="precondition-failed", detail="Too late.")
+    )
+    assert terminal.run(*saved, server=conflict).exit_code == 5
 
 
-def test_a_workload_s_document_is_kept_without_its_name(terminal: Terminal) -> None:
+def test_template_of_a_workload_omits_its_name_and_project(terminal: Terminal) -> None:
     spec = {"name": "train", "project": "vision", "command": "a", "roles": [{"replicas": 1}]}
-    found = httpx.Response(200, json=workload("train", spec=spec))
-    desk = Desk(page([workload("train")]), found, NOT_THERE, template())
-    told = terminal.run("template", "set", "vision/t", "--workload", "train", desk=desk)
-    assert told.exit_code == 0, told.output
-    kept = json.loads(desk.requests[-1].content)["document"]
-    assert kept == {"command": "a", "roles": [{"replicas": 1}]}
+    stored = httpx.Response(200, json=workload("train", spec=spec))
+    server = StubServer(page([workload("train")]), stored, NOT_THERE, template())
+    result = terminal.run("template", "set", "vision/t", "--workload", "train", server=server)
+    assert result.exit_code == 0, result.output
+    saved = json.loads(server.requests[-1].content)["document"]
+    assert saved == {"command": "a", "roles": [{"replicas": 1}]}
 
 
-def test_a_template_is_removed_as_it_was_seen(terminal: Terminal) -> None:
-    desk = Desk(template(3), httpx.Response(204))
-    told = terminal.run("template", "delete", "vision/nightly", desk=desk)
-    assert told.output == "vision/nightly removed\n"
-    assert desk.requests[1].headers["If-Match"] == '"3"'
+def test_delete_sends_the_version_that_was_read(terminal: Terminal) -> None:
+    server = StubServer(template(3), httpx.Response(204))
+    result = terminal.run("template", "delete", "vision/nightly", server=server)
+    assert result.output == "vision/nightly removed\n"
+    assert server.requests[1].headers["If-Match"] == '"3"'
 
 
-def test_one_begins_with_a_template_and_sets_parts_of_it(terminal: Terminal) -> None:
-    desk = Desk(template(), httpx.Response(201, json=workload("run-7")))
-    told = terminal.run(
+def test_submission_from_a_template_sets_values(terminal: Terminal) -> None:
+    server = StubServer(template(), httpx.Response(201, json=workload("run-7")))
+    result = terminal.run(
         "submit", "--template", "vision/nightly", "-n", "run-7", "--set", "roles[0].gpu=0.5",
-        "--set", "env.EPOCHS=5", "--set", "priority=high", desk=desk,
+        "--set", "env.EPOCHS=5", "--set", "priority=high", server=server,
     )  # fmt: skip
-    assert (told.exit_code, told.output) == (0, "vision/run-7 submitted\n")
-    assert json.loads(desk.requests[1].content) == {
+    assert (result.exit_code, result.output) == (0, "vision/run-7 submitted\n")
+    assert json.loads(server.requests[1].content) == {
         **DOCUMENT, "name": "run-7", "priority": "high", "env": {"EPOCHS": "5"},
         "roles": [{"replicas": 2, "gpu": 0.5}],
     }  # fmt: skip
 
 
-def test_parts_of_a_file_may_be_set_too(terminal: Terminal, tmp_path: Path) -> None:
+def test_submission_from_a_file_sets_values(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("name: a\ncommand: train\nroles: [{replicas: 2}]\n")
-    told = terminal.run("submit", "-f", str(file), "--set", "roles[0].replicas=9", "--print", "-o", "json")
-    assert json.loads(told.output)["roles"] == [{"replicas": 9}]
+    result = terminal.run("submit", "-f", str(file), "--set", "roles[0].replicas=9", "--print", "-o", "json")
+    assert json.loads(result.output)["roles"] == [{"replicas": 9}]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +115,11 @@ def test_parts_of_a_file_may_be_set_too(terminal: Terminal, tmp_path: Path) -> N
         (("--set", "a=1", "-n", "x", "--", "run"), "--set needs --template"),
     ],
 )
-def test_what_does_not_fit_is_one_line(terminal: Terminal, arguments: tuple[str, ...], words: str) -> None:
-    told = terminal.run("submit", *arguments, desk=Desk(template()))
-    assert (told.exit_code, words in told.output) == (2, True), told.output
+def test_invalid_template_option_prints_one_line(
+    terminal: Terminal, arguments: tuple[str, ...], words: str
+) -> None:
+    result = terminal.run("submit", *arguments, server=StubServer(template()))
+    assert (result.exit_code, words in result.output) == (2, True), result.output
 
 
 def test_a_template_needs_a_file_or_a_workload(terminal: Terminal) -> None:
@@ -117,26 +127,28 @@ def test_a_template_needs_a_file_or_a_workload(terminal: Terminal) -> None:
     assert HERE.project == ""
 
 
-async def _under_asyncio(desk: Desk) -> list[str]:
+async def _template_calls(server: StubServer) -> list[str]:
     from berth.client.aio.client import AsyncClient
 
-    client = AsyncClient(HERE, http=httpx.MockTransport(desk.handle_request))
+    client = AsyncClient(HERE, http=httpx.MockTransport(server.handle_request))
     async with client:
-        found = [each.handle async for each in client.templates.list("vision")]
+        handles = [each.handle async for each in client.templates.list("vision")]
         one = await client.templates.get("vision", "nightly")
         made = await client.templates.create("vision", "b", one.document)
         changed = await client.templates.edit("vision", "b", TEXT, description="x")
         await client.templates.delete("vision", "b")
-    return [*found, made.name, changed.name]
+    return [*handles, made.name, changed.name]
 
 
-def test_the_same_is_there_under_asyncio() -> None:
+def test_async_client_manages_templates() -> None:
     import asyncio
 
-    desk = Desk(page([template().json()]), template(), template(), template(2), template(3), template(3),
-                httpx.Response(204))  # fmt: skip
-    assert asyncio.run(_under_asyncio(desk)) == ["vision/nightly", "nightly", "nightly"]
-    asked = [request.method for request in desk.requests]
-    assert asked == ["GET", "GET", "PUT", "GET", "PUT", "GET", "DELETE"]
-    assert desk.requests[4].headers["If-Match"] == '"2"'
-    assert desk.requests[6].headers["If-Match"] == '"3"'
+    server = StubServer(
+        page([template().json()]), template(), template(), template(2), template(3), template(3),
+        httpx.Response(204),
+    )  # fmt: skip
+    assert asyncio.run(_template_calls(server)) == ["vision/nightly", "nightly", "nightly"]
+    methods = [request.method for request in server.requests]
+    assert methods == ["GET", "GET", "PUT", "GET", "PUT", "GET", "DELETE"]
+    assert server.requests[4].headers["If-Match"] == '"2"'
+    assert server.requests[6].headers["If-Match"] == '"3"'

@@ -1,4 +1,4 @@
-"""An organisation is set up from the command line."""
+"""Tests of the commands for departments, projects, users and other admin lists."""
 
 import csv
 import io
@@ -21,92 +21,87 @@ def as_alice(cast: Cast) -> dict[str, str]:
     return {"BERTH_TOKEN": token_of(cast.alice)}
 
 
-def test_a_department_a_project_and_its_people_are_made_changed_and_removed(
+def test_department_project_and_members_are_created_edited_and_deleted(
     berth: Berth, as_alice: dict[str, str]
 ) -> None:
-    def done(*words: str, typed: str = "") -> str:
-        told = berth(*words, typed=typed, **as_alice)
-        assert told.returncode == 0, told.stderr
-        return told.stdout
+    def run(*words: str, typed: str = "") -> str:
+        result = berth(*words, typed=typed, **as_alice)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
-    assert done("department", "create", "bio", "--title", "Biology", "--rank", "3") == "bio created\n"
-    assert done("project", "create", "cells", "--department", "bio") == "Project cells created in bio.\n"
-    assert done("project", "edit", "cells", "--preempt-after", "10m", "--rank", "2") == "cells changed\n"
-    stored = json.loads(done("project", "describe", "cells", "-o", "json"))
+    assert run("department", "create", "bio", "--title", "Biology", "--rank", "3") == "bio created\n"
+    assert run("project", "create", "cells", "--department", "bio") == "Project cells created in bio.\n"
+    assert run("project", "edit", "cells", "--preempt-after", "10m", "--rank", "2") == "cells changed\n"
+    stored = json.loads(run("project", "describe", "cells", "-o", "json"))
     assert (stored["rank"], stored["preempt_min_runtime"]) == (2, 600)
-    done("project", "edit", "cells", "--preempt-after", "default")
-    assert json.loads(done("project", "describe", "cells", "-o", "json"))["preempt_min_runtime"] is None
+    run("project", "edit", "cells", "--preempt-after", "default")
+    assert json.loads(run("project", "describe", "cells", "-o", "json"))["preempt_min_runtime"] is None
 
     assert (
-        done("user", "create", "hal", "--password-stdin", typed="a long enough password\n")
+        run("user", "create", "hal", "--password-stdin", typed="a long enough password\n")
         == "User hal created.\n"
     )
-    assert "hal" in done("user", "list", "--search", "ha")
-    assert (
-        done("member", "add", "hal", "--role", "member", "--project", "cells") == "hal is member of cells\n"
-    )
-    assert "hal (member)" in done("project", "describe", "cells")
-    told = done("department", "describe", "bio")
-    assert "Projects       cells\n" in told
-    assert [
-        row["user"] for row in json.loads(done("member", "list", "--project", "cells", "-o", "json"))
-    ] == ["hal"]
-    assert done("member", "remove", "hal", "--project", "cells") == "Role member of cells revoked from hal.\n"
+    assert "hal" in run("user", "list", "--search", "ha")
+    assert run("member", "add", "hal", "--role", "member", "--project", "cells") == "hal is member of cells\n"
+    assert "hal (member)" in run("project", "describe", "cells")
+    assert "Projects       cells\n" in run("department", "describe", "bio")
+    assert [row["user"] for row in json.loads(run("member", "list", "--project", "cells", "-o", "json"))] == [
+        "hal"
+    ]
+    assert run("member", "remove", "hal", "--project", "cells") == "Role member of cells revoked from hal.\n"
 
     assert berth("department", "delete", "bio", **as_alice).returncode == 5, "it has a project"
-    assert done("project", "delete", "cells") == "cells deleted\n"
-    assert done("department", "delete", "bio") == "bio deleted\n"
-    changes = [f"{row['action']} {row['object_name']}" for row in json.loads(done("audit", "-o", "json"))]
+    assert run("project", "delete", "cells") == "cells deleted\n"
+    assert run("department", "delete", "bio") == "bio deleted\n"
+    changes = [f"{row['action']} {row['object_name']}" for row in json.loads(run("audit", "-o", "json"))]
     assert "delete bio" in changes
-    assert "title Biology" in done("audit", "--name", "bio", "-o", "wide")
+    assert "title Biology" in run("audit", "--name", "bio", "-o", "wide")
 
 
-def test_a_role_that_is_not_clear_or_not_there_is_asked_back(
-    berth: Berth, cast: Cast, as_alice: dict[str, str]
-) -> None:
+def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
     berth("member", "add", "dave", "--role", "viewer", "--project", "ads", **as_alice)
     several = berth("member", "remove", "dave", **as_alice)
     assert several.returncode == 2
     assert several.stderr.startswith("berth: dave has several roles (member of vision, viewer of ads)")
-    nobody = berth("member", "remove", "grace", "--project", "vision", **as_alice)
-    assert nobody.stderr == "berth: grace has no such role; see berth member list --user grace\n"
+    without_role = berth("member", "remove", "grace", "--project", "vision", **as_alice)
+    assert without_role.stderr == "berth: grace has no such role; see berth member list --user grace\n"
     assert berth("project", "edit", "vision", **as_alice).returncode == 2
     dave = {"BERTH_TOKEN": token_of(cast.dave)}
     assert berth("department", "create", "mine", **dave).returncode == 1
     assert berth("project", "describe", "ads", "-o", "json", BERTH_TOKEN=token_of(cast.carol)).returncode == 4
 
 
-def test_the_schedulers_health_is_told_with_an_exit_code(
-    berth: Berth, cast: Cast, as_alice: dict[str, str]
-) -> None:
-    nobody = berth("health", **as_alice)
-    assert (nobody.returncode, nobody.stderr) == (1, "berth: one_leader: nobody leads\n")
-    assert nobody.stdout.startswith("Leader      none\n")
+def test_health_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
+    without_leader = berth("health", **as_alice)
+    assert (without_leader.returncode, without_leader.stderr) == (1, "berth: one_leader: nobody leads\n")
+    assert without_leader.stdout.startswith("Leader      none\n")
     factories.scheduler_leads()
-    well = berth("health", **as_alice)
-    assert well.returncode == 0, well.stdout + well.stderr
-    assert "epoch" in well.stdout
+    with_leader = berth("health", **as_alice)
+    assert with_leader.returncode == 0, with_leader.stdout + with_leader.stderr
+    assert "epoch" in with_leader.stdout
     assert json.loads(berth("health", "-o", "json", **as_alice).stdout)["leader"]["alive"] is True
 
 
-def test_the_cluster_is_seen_at_one_look(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
+def test_top_shows_pools_nodes_and_workloads(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
     node = factories.node(cast.pool)
-    held = factories.workload(cast.vision, name="held", phase="running")
-    factories.place(held, node, [0, 1])
+    running = factories.workload(cast.vision, name="held", phase="running")
+    factories.place(running, node, [0, 1])
     factories.workload(cast.ads, name="waits")
-    told = berth("top", "--once", **as_alice)
-    assert told.returncode == 0, told.stderr
-    head, *rest = told.stdout.splitlines()
+    result = berth("top", "--once", **as_alice)
+    assert result.returncode == 0, result.stderr
+    head, *rest = result.stdout.splitlines()
     assert head == "2 of 2 GPUs allocated (100%); workloads: 1 running, 1 pending"
     for part in ("Pools", "Nodes", "Workloads", "vision/held", "ads/waits", node.name, "local"):
         assert any(part in line for line in rest), part
-    seen: Any = json.loads(berth("top", "--once", "-o", "json", **as_alice).stdout)
-    assert {row["workload"]["name"] for row in seen["workloads"]} == {"held", "waits"}
-    only = json.loads(berth("top", "--project", "ads", "-o", "json", **as_alice).stdout)
-    assert [row["workload"]["name"] for row in only["workloads"]] == ["waits"]
+    cluster: Any = json.loads(berth("top", "--once", "-o", "json", **as_alice).stdout)
+    assert {row["workload"]["name"] for row in cluster["workloads"]} == {"held", "waits"}
+    of_project = json.loads(berth("top", "--project", "ads", "-o", "json", **as_alice).stdout)
+    assert [row["workload"]["name"] for row in of_project["workloads"]] == ["waits"]
     assert berth("top", "--sort", "luck", **as_alice).returncode == 2
     mine = json.loads(berth("top", "-o", "json", BERTH_TOKEN=token_of(cast.grace)).stdout)
-    assert [row["workload"]["name"] for row in mine["workloads"]] == ["waits"], "what others run is theirs"
+    assert [row["workload"]["name"] for row in mine["workloads"]] == ["waits"], (
+        "other projects' workloads are hidden"
+    )
     assert '"vision' not in json.dumps(mine)
 
 
@@ -121,33 +116,31 @@ LISTS = (
 )  # fmt: skip
 
 
-def test_every_list_and_every_thing_is_there_as_json_yaml_and_csv(
+def test_every_list_and_object_is_printed_as_json_yaml_and_csv(
     berth: Berth, cast: Cast, as_alice: dict[str, str]
 ) -> None:
     factories.scheduler_leads()
     node = factories.node(cast.pool, 0)
-    held = factories.workload(cast.vision, name="held", phase="running")
-    factories.place(held, node, [0, 1])
-    waits = factories.workload(cast.vision, name="waits")
-    factories.eviction(held, waits, cast.pool)
+    running = factories.workload(cast.vision, name="held", phase="running")
+    factories.place(running, node, [0, 1])
+    pending = factories.workload(cast.vision, name="waits")
+    factories.eviction(running, pending, cast.pool)
     factories.quota(cast.vision, cast.pool, 2)
-    found = {}
+    outputs = {}
     for words in LISTS:
-        told = berth(*words.split(), "-o", "json", **as_alice)
-        assert told.returncode == 0 or words == "health", (words, told)
-        found[words] = json.loads(told.stdout)
+        result = berth(*words.split(), "-o", "json", **as_alice)
+        assert result.returncode == 0 or words == "health", (words, result)
+        outputs[words] = json.loads(result.stdout)
     for words in ("list", "node describe local-0"):
-        assert yaml.safe_load(berth(*words.split(), "-o", "yaml", **as_alice).stdout) == found[words]
+        assert yaml.safe_load(berth(*words.split(), "-o", "yaml", **as_alice).stdout) == outputs[words]
     for words in AS_CSV:
         head, *rows = csv.reader(io.StringIO(berth(*words.split(), "-o", "csv", **as_alice).stdout))
         assert rows, words
         assert {len(row) for row in rows} == {len(head)}, words
-        assert not isinstance(found[words], list) or len(rows) == len(found[words]), words
+        assert not isinstance(outputs[words], list) or len(rows) == len(outputs[words]), words
 
 
-def test_what_was_told_and_what_came_of_it_is_listed(
-    berth: Berth, cast: Cast, as_alice: dict[str, str]
-) -> None:
+def test_deliveries_of_a_subscription_are_listed(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
     refused = berth("subscription", "create", "http://10.1.2.3/hook", **as_alice)
     assert refused.returncode == 2
     assert "10.1.2.3 resolves to 10.1.2.3, which is not a public address" in refused.stderr
@@ -160,13 +153,15 @@ def test_what_was_told_and_what_came_of_it_is_listed(
             subscription_id=made["id"], kind="failed", to="alice@example.org", channel="mail", content={},
             due_at=factories.ago(), tries=number + 1, last_error=f"answer {number}",
         )  # fmt: skip
-    found = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
-    assert [each["last_error"] for each in found] == ["answer 2", "answer 1"]
+    deliveries = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
+    assert [each["last_error"] for each in deliveries] == ["answer 2", "answer 1"]
     assert "failed" in berth(*words, **as_alice).stdout
-    assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4, "they are hers"
+    assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4, (
+        "only the owner sees the deliveries"
+    )
 
 
-def test_the_shell_completes_what_the_server_has(
+def test_shell_completion_offers_names_from_the_server(
     berth: Berth, cast: Cast, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from berth.cli import arguments as names

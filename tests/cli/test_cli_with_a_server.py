@@ -1,4 +1,4 @@
-"""The command as its own process against a real server."""
+"""Tests of the command against a real server."""
 
 import json
 import os
@@ -27,7 +27,9 @@ def as_dave(cast: Cast) -> dict[str, str]:
     return {"BERTH_TOKEN": token_of(cast.dave)}
 
 
-def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server: Any) -> None:
+def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
+    berth_process: Berth, cast: Cast, live_server: Any
+) -> None:
     berth = berth_process
     signed_in = berth("login", live_server.url, "-u", "dave", "--password-stdin", "-p", "vision",
                       typed="correct horse battery\n")  # fmt: skip
@@ -39,7 +41,7 @@ def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server
         == "vision/train submitted\n"
     )
     listed = json.loads(berth("list", "-o", "json").stdout)
-    assert [(found["name"], found["phase"]) for found in listed] == [("train", "pending")]
+    assert [(row["name"], row["phase"]) for row in listed] == [("train", "pending")]
     assert berth("describe", "vision/train").stdout.startswith("Workload    vision/train\n")
     assert "command:\n- 'true'\n" in berth("describe", "train", "--spec").stdout
     assert berth("suspend", "train").stdout == "vision/train is suspended\n"
@@ -54,16 +56,14 @@ def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server
     assert berth("list").returncode == 3
 
 
-def test_a_wrong_password_is_told_and_nothing_is_kept(berth: Berth, cast: Cast, live_server: Any) -> None:
+def test_wrong_password_stores_no_token(berth: Berth, cast: Cast, live_server: Any) -> None:
     done = berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="wrong\n")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "berth: Wrong user name or password.\n"
     assert berth("whoami").returncode == 3
 
 
-def test_logging_out_makes_the_token_worthless(
-    berth: Berth, cast: Cast, live_server: Any, tmp_path: Path
-) -> None:
+def test_logout_revokes_the_token(berth: Berth, cast: Cast, live_server: Any, tmp_path: Path) -> None:
     from berth.client import Client
     from berth.client.config import read_contexts
 
@@ -75,7 +75,7 @@ def test_logging_out_makes_the_token_worthless(
         client.whoami()
 
 
-def test_each_kind_of_no_has_its_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_each_kind_of_refusal_has_its_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     assert berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave).returncode == 0
     again = berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     assert again.returncode == 5, again.stderr
@@ -88,13 +88,13 @@ def test_each_kind_of_no_has_its_exit_code(berth: Berth, as_dave: dict[str, str]
         == 2
     )
     assert berth("list", BERTH_TOKEN="berth_wrong").returncode == 3
-    gone = berth("list", BERTH_URL="http://127.0.0.1:9", **as_dave)
-    assert gone.returncode == 6
-    assert gone.stderr.startswith("berth: cannot reach http://127.0.0.1:9: ")
+    unreachable = berth("list", BERTH_URL="http://127.0.0.1:9", **as_dave)
+    assert unreachable.returncode == 6
+    assert unreachable.stderr.startswith("berth: cannot reach http://127.0.0.1:9: ")
     assert berth("list", "--nonsense", **as_dave).returncode == 2
 
 
-def test_a_name_in_two_projects_asks_back(berth: Berth, cast: Cast) -> None:
+def test_ambiguous_workload_name_is_refused(berth: Berth, cast: Cast) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
     for project in ("vision", "ads"):
         assert berth("submit", "-n", "train", "-p", project, "--", "true", **alice).returncode == 0
@@ -104,7 +104,7 @@ def test_a_name_in_two_projects_asks_back(berth: Berth, cast: Cast) -> None:
     assert Workload.objects.filter(phase="pending").count() == 2
 
 
-def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
+def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr
@@ -119,14 +119,14 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     refused = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
-    told = berth("quota", "show", "vision", "--why", **bob).stdout
-    assert "vision: GPUs of research on local" in told
-    assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in told
+    output = berth("quota", "show", "vision", "--why", **bob).stdout
+    assert "vision: GPUs of research on local" in output
+    assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in output
     assert berth("quota", "show", "--why", **bob).returncode == 2
     assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr
 
 
-def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
+def test_quota_change_is_previewed_applied_listed_and_reverted(
     berth: Berth, cast: Cast, tmp_path: Path
 ) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
@@ -147,8 +147,8 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     )
     file = tmp_path / "draft.yaml"
     file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
-    told = berth("quota", "preview", "-f", str(file), **alice)
-    assert (told.returncode, told.stdout.splitlines()[0]) == (1, "vision on local: gpu 4 -> 5")
+    from_file = berth("quota", "preview", "-f", str(file), **alice)
+    assert (from_file.returncode, from_file.stdout.splitlines()[0]) == (1, "vision on local: gpu 4 -> 5")
     listed = berth("quota", "history", **alice).stdout
     assert "vision on local: new: gpu 4" in listed
     assert "vision begins" in listed
@@ -158,7 +158,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "nothing to change"),
         (["--set", "research/vision.gpu=4"], "allowed: DEPARTMENT/PROJECT:POOL.KEY=VALUE"),
@@ -176,16 +176,14 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],
 )
-def test_a_plan_that_cannot_be_made_ends_with_255(
-    words: list[str], told: str, berth: Berth, cast: Cast
-) -> None:
+def test_invalid_preview_exits_with_255(words: list[str], message: str, berth: Berth, cast: Cast) -> None:
     done = berth("quota", "preview", *words, BERTH_TOKEN=token_of(cast.alice))
     assert (done.returncode, done.stdout) == (255, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert all(line.startswith("berth: ") for line in done.stderr.splitlines())
 
 
-def test_a_plan_without_a_token_or_a_right_ends_with_255(
+def test_preview_without_token_or_permission_exits_with_255(
     berth: Berth, as_dave: dict[str, str], cast: Cast
 ) -> None:
     words = ["quota", "preview", "--set", "research/vision:local.gpu=1"]
@@ -196,7 +194,7 @@ def test_a_plan_without_a_token_or_a_right_ends_with_255(
     )  # fmt: skip
 
 
-def test_a_cycle_is_replayed_from_the_command_line(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_replay_repeats_the_decisions_of_a_cycle(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     from tests.scheduler.stage import Stage
 
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
@@ -214,7 +212,7 @@ def test_a_cycle_is_replayed_from_the_command_line(berth: Berth, cast: Cast, tmp
     assert berth("replay", number, BERTH_TOKEN=token_of(cast.bob)).returncode == 4
 
 
-def test_markup_in_names_shows_as_text(berth: Berth, as_dave: dict[str, str]) -> None:
+def test_markup_in_labels_is_printed_as_text(berth: Berth, as_dave: dict[str, str]) -> None:
     done = berth(
         "submit", "-n", "t", "-p", "vision", "-l", "note=[red]<b>\u001b[31mx", "--", "true", **as_dave
     )
@@ -223,9 +221,7 @@ def test_markup_in_names_shows_as_text(berth: Berth, as_dave: dict[str, str]) ->
     assert "note [red]<b>" in berth("describe", "t", **as_dave).stdout
 
 
-def test_tables_are_whole_and_plain_for_other_programs(
-    berth: Berth, as_dave: dict[str, str], cast: Cast
-) -> None:
+def test_piped_table_is_neither_cut_nor_coloured(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     for number in range(3):
         berth(
             "submit",
@@ -243,7 +239,7 @@ def test_tables_are_whole_and_plain_for_other_programs(
     assert {len(line.split()) >= 14 for line in table.splitlines()} == {True}
 
 
-def test_a_whole_file_is_refused_for_one_bad_document(
+def test_one_invalid_document_refuses_the_whole_file(
     berth: Berth, as_dave: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "work.yaml"
@@ -254,7 +250,7 @@ def test_a_whole_file_is_refused_for_one_bad_document(
     assert not Workload.objects.exists()
 
 
-def test_what_the_document_says_is_what_the_server_keeps(
+def test_stored_spec_equals_the_submitted_document(
     berth: Berth, as_dave: dict[str, str], tmp_path: Path
 ) -> None:
     document = json.dumps({**training("train-1"), "project": "vision"})
@@ -263,10 +259,10 @@ def test_what_the_document_says_is_what_the_server_keeps(
     assert parse_workload(json.loads(shown)) == parse_workload(json.loads(document))
 
 
-def test_ctrl_c_leaves_the_workload_and_says_so(
+def test_ctrl_c_ends_watch_without_a_traceback(
     berth: Berth, as_dave: dict[str, str], environment: dict[str, str]
 ) -> None:
-    """Also where the tests themselves run in the background of a shell, which makes them deaf to it."""
+    """The default handler is set because a shell makes its background jobs ignore SIGINT."""
     berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     watching = subprocess.Popen(
         [*RUN, "list", "--watch"], env={**environment, **as_dave}, text=True,
@@ -277,15 +273,15 @@ def test_ctrl_c_leaves_the_workload_and_says_so(
         assert watching.stdout
         assert watching.stdout.readline().startswith("NAME")
         watching.send_signal(signal.SIGINT)
-        _, told = watching.communicate(timeout=60)
+        _, errors = watching.communicate(timeout=60)
     finally:
         watching.kill()
     assert watching.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in errors
 
 
-def loaded_by(code: str) -> set[str]:
-    """The packages that Python has loaded after running this."""
+def packages_loaded_by(code: str) -> set[str]:
+    """Return the packages that Python has loaded after running `code`."""
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {code}; print(*sorted(sys.modules))"],
         capture_output=True, text=True, timeout=60, check=True,
@@ -294,22 +290,22 @@ def loaded_by(code: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-def test_help_does_not_wait_for_the_libraries() -> None:
+def test_command_line_does_not_load_heavy_libraries_at_start() -> None:
     heavy = {"httpx", "pydantic", "rich", "django", "yaml", "numpy", "scheduler"}
-    assert not loaded_by("import berth.cli.main") & heavy
+    assert not packages_loaded_by("import berth.cli.main") & heavy
 
 
-def test_the_client_loads_nothing_of_the_server() -> None:
-    assert not loaded_by("import berth.client") & {"django", "projects", "pools", "scheduler"}
+def test_client_does_not_load_server_packages() -> None:
+    assert not packages_loaded_by("import berth.client") & {"django", "projects", "pools", "scheduler"}
 
 
-def test_limits_that_are_not_enforced_are_a_warning(
+def test_limits_that_are_not_enforced_print_a_warning(
     berth: Berth, as_dave: dict[str, str], cast: Cast
 ) -> None:
     options = ("-n", "train", "-p", "vision", "--cpu", "1", "--cpu-limit", "2", "--memory-limit", "4Gi")
     expected = "warning: The CPU and memory limits of role worker are not enforced on the pool local"
-    foreseen = berth("submit", *options, "--dry-run", "--", "true", **as_dave)
-    assert (foreseen.returncode, expected in foreseen.stdout) == (0, True)
+    dry_run = berth("submit", *options, "--dry-run", "--", "true", **as_dave)
+    assert (dry_run.returncode, expected in dry_run.stdout) == (0, True)
     done = berth("submit", *options, "--", "true", **as_dave)
     assert (done.returncode, done.stdout) == (0, "vision/train submitted\n")
     assert f"berth: {expected}" in done.stderr

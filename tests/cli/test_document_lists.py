@@ -1,4 +1,4 @@
-"""docs/documents.md lists every key that the parsers accept."""
+"""Tests that docs/documents.md lists every key that the parsers accept."""
 
 import re
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from projects.services.quotas.documents import read_draft
 from scheduler.simulator import simulate
 from scheduler.simulator.scenario.schema import ScenarioDocument
 from tests.cast import make_cast
-from tests.cli.desk_of_commands import Terminal
+from tests.cli.terminal import Terminal
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "documents.md").read_text()
-TOLD = set(re.findall(r"`([a-z_]+)`", TEXT)) | set(re.findall(r"[{ ]([a-z_]+): ", TEXT))
+DOCUMENTED = set(re.findall(r"`([a-z_]+)`", TEXT)) | set(re.findall(r"[{ ]([a-z_]+): ", TEXT))
 EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # pages of their own
 
 
 def models(kind: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
-    """A document and all that may stand in it."""
+    """Yield the model of a document and the models of its parts."""
     if kind in seen or kind.__name__ in ELSEWHERE:
         return
     seen.add(kind)
@@ -42,39 +42,37 @@ def parts(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("whole", [WorkloadSpec, ScenarioDocument])
-def test_every_key_of_a_document_is_told(whole: type[BaseModel]) -> None:
-    found = list(models(whole, set()))
-    keys = {f"{kind.__name__}.{key}": key for kind in found for key in kind.model_fields}
+def test_every_key_of_a_document_is_documented(whole: type[BaseModel]) -> None:
+    kinds = list(models(whole, set()))
+    keys = {f"{kind.__name__}.{key}": key for kind in kinds for key in kind.model_fields}
     assert {"RoleSpec.spread_per_node", "GroupSpec.need"} <= keys.keys()
-    assert not [place for place, key in keys.items() if key not in TOLD]
+    assert not [place for place, key in keys.items() if key not in DOCUMENTED]
 
 
-def test_the_workloads_of_the_page_are_documents() -> None:
-    found = [example for example in EXAMPLES if "command" in example]
-    assert [parse_workload(example).name for example in found] == ["train", "split"]
+def test_workloads_of_the_page_parse() -> None:
+    workloads = [example for example in EXAMPLES if "command" in example]
+    assert [parse_workload(example).name for example in workloads] == ["train", "split"]
 
 
 @pytest.mark.django_db
-def test_the_quotas_of_the_page_are_a_draft() -> None:
+def test_quota_change_of_the_page_parses() -> None:
     (document,) = [example for example in EXAMPLES if "changes" in example]
     read = read_draft(make_cast().alice, document)
     assert (len(read.changes), read.comment) == (3, "for the paper deadline")
 
 
-def test_the_scenario_of_the_page_can_be_played() -> None:
+def test_scenario_of_the_page_can_be_simulated() -> None:
     (scenario,) = [example for example in EXAMPLES if "format" in example]
     answer = simulate(scenario, until_stable=True)
     assert answer["workloads"]["waits"]["phase"] == "running"
     assert simulate(scenario)["workloads"]["waits"]["blockers"]
 
 
-def test_a_draft_of_quotas_without_changes_is_told_what_it_says_instead(
-    terminal: Terminal, tmp_path: Path
-) -> None:
+def test_quota_change_without_changes_names_the_keys_received(terminal: Terminal, tmp_path: Path) -> None:
     (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")
-    told = terminal.run("quota", "preview", "-f", str(file))
-    assert told.exit_code == 255
-    assert told.stderr == (
+    result = terminal.run("quota", "preview", "-f", str(file))
+    assert result.exit_code == 255
+    assert result.stderr == (
         f"berth: {file}: `changes` is missing; received change, note;"
         " allowed: changes: [{project: NAME, pool: POOL, set: {gpu: 8}}]\n"
     )

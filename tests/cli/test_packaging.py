@@ -1,4 +1,4 @@
-"""What the distribution installs, and what its commands need."""
+"""Tests of the dependencies that the distribution installs and its commands need."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def run_without(packages: tuple[str, ...], *arguments: str) -> subprocess.Comple
     )
 
 
-def test_base_install_is_the_command_line_and_the_client() -> None:
+def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
     assert PROJECT["name"] == "berth-platform"
     assert {requirement.partition(">")[0] for requirement in PROJECT["dependencies"]} == {
         "cloudpickle", "httpx", "joblib", "pydantic", "pyyaml", "rich", "typer",

@@ -1,4 +1,4 @@
-"""`berth top --service` shows what an autoscaler sees, decides and did; q leaves it, r looks again."""
+"""Tests of `berth top --service`."""
 
 import json
 from typing import Any
@@ -12,8 +12,8 @@ from berth.cli.top.panels import summary
 from berth.cli.top.service import ServiceAddress, ServiceSnapshot, ServiceWatcher, watched
 from berth.client import Settings
 from berth.client.config import BadSettings
-from tests.cli.desk_of_commands import Terminal
-from tests.client.desk import HERE, Desk, page, problem, workload
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
 STATUS = {
     "enabled": True, "running": True, "current_engines": 4, "min_engines": 2, "max_engines": 16,
@@ -47,16 +47,16 @@ HISTORY = {"history": [{
 ANSWERS = {"status": STATUS, "conditions": CONDITIONS, "engines": ENGINES, "scale_history": HISTORY}
 
 
-def answering(changes: dict[str, Any] | None = None) -> Desk:
+def answering(changes: dict[str, Any] | None = None) -> StubServer:
     def reply(request: httpx.Request) -> httpx.Response:
         last = request.url.path.rpartition("/")[2]
         return httpx.Response(200, json={**ANSWERS, **(changes or {})}[last])
 
-    return Desk(reply)
+    return StubServer(reply)
 
 
-def eye(desk: Desk, what: ServiceAddress | None = None) -> ServiceWatcher:
-    return ServiceWatcher(what or ServiceAddress("chat"), HERE, transport=desk.transport)
+def watcher(server: StubServer, address: ServiceAddress | None = None) -> ServiceWatcher:
+    return ServiceWatcher(address or ServiceAddress("chat"), HERE, transport=server.transport)
 
 
 def rows(app: Top, name: str) -> list[list[str]]:
@@ -65,9 +65,9 @@ def rows(app: Top, name: str) -> list[list[str]]:
 
 
 @pytest.mark.shows("RLX-100")
-async def test_all_panels_are_filled_and_q_leaves() -> None:
-    desk = answering()
-    app = Top(eye(desk).look, title="chat", every=3600)
+async def test_all_panels_are_filled_and_q_quits() -> None:
+    server = answering()
+    app = Top(watcher(server).look, title="chat", every=3600)
     async with app.run_test(size=(140, 50)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -82,64 +82,64 @@ async def test_all_panels_are_filled_and_q_leaves() -> None:
         assert rows(app, "history")[0][1:5] == ["scale_out", "2 to 4", "ACTIVE", "30s"]
         await pilot.press("q")
     assert not app.is_running
-    assert desk.asked == [
+    assert server.calls == [
         "GET /api/v1/services/chat/autoscaler/status", "GET /api/v1/services/chat/autoscaler/conditions",
         "GET /api/v1/services/chat/engines", "GET /api/v1/services/chat/autoscaler/scale_history?limit=20",
     ]  # fmt: skip
 
 
 @pytest.mark.shows("RLX-100")
-async def test_r_looks_again_at_once() -> None:
-    desk = answering()
-    app = Top(eye(desk).look, title="chat", every=3600)
+async def test_r_refreshes_at_once() -> None:
+    server = answering()
+    app = Top(watcher(server).look, title="chat", every=3600)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
-        assert len(desk.asked) == 4
+        assert len(server.calls) == 4
         await pilot.press("r")
         await app.workers.wait_for_complete()
-        assert len(desk.asked) == 8
+        assert len(server.calls) == 8
 
 
-async def test_a_server_that_goes_away_is_said_and_the_last_answers_stay() -> None:
-    told: list[httpx.Response | Exception] = []
+async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
+    replies: list[httpx.Response | Exception] = []
 
     def look() -> ServiceSnapshot:
-        return eye(Desk(*told) if told else answering()).look()
+        return watcher(StubServer(*replies) if replies else answering()).look()
 
     app = Top(look, title="chat", every=3600)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        told.append(httpx.ConnectError("no route"))
+        replies.append(httpx.ConnectError("no route"))
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert "cannot reach http://127.0.0.1:8000" in str(app.query_one("#trouble", Static).render())
         assert len(rows(app, "engines")) == 2
-        told.clear()
+        replies.clear()
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert str(app.query_one("#trouble", Static).render()) == ""
 
 
-def test_what_strangers_wrote_gives_the_terminal_no_orders() -> None:
-    text = summary(eye(answering()).look())
+def test_control_sequences_in_server_data_are_escaped() -> None:
+    text = summary(watcher(answering()).look())
     assert "\x1b" not in text
     assert "queue_backlog" in text
 
 
-def test_a_service_that_says_little_is_shown_with_dashes() -> None:
+def test_missing_values_are_shown_as_dashes() -> None:
     bare = {"enabled": False, "running": False, "last_decision": None, "recent_metrics": {}}
-    desk = answering({"status": bare, "conditions": {}, "engines": {}, "scale_history": {}})
-    text = summary(eye(desk).look())
+    server = answering({"status": bare, "conditions": {}, "engines": {}, "scale_history": {}})
+    text = summary(watcher(server).look())
     assert "autoscaler off, not running" in text
     assert "token usage -" in text
 
 
 @pytest.mark.shows("RLX-100")
 @pytest.mark.parametrize(
-    ("service", "url", "what"),
+    ("service", "url", "expected"),
     [
         ("chat", "", ServiceAddress("chat")),
         ("chat", "http://berth:8000", ServiceAddress("chat", "http://berth:8000")),
@@ -152,20 +152,20 @@ def test_a_service_that_says_little_is_shown_with_dashes() -> None:
         ("", "https://gate/berth/api/v1/services/chat", ServiceAddress("chat", "https://gate/berth")),
     ],
 )
-def test_an_address_may_name_the_service(service: str, url: str, what: ServiceAddress) -> None:
-    assert watched(service, url) == what
+def test_url_may_name_the_service(service: str, url: str, expected: ServiceAddress) -> None:
+    assert watched(service, url) == expected
 
 
 @pytest.mark.parametrize(
     ("service", "url"), [("", ""), ("", "http://berth:8000"), ("chat", "berth:8000"), ("chat", "ftp://berth"),
                          ("talk", "http://berth/api/v1/services/chat/autoscaler")]
 )  # fmt: skip
-def test_without_one_service_there_is_nothing_to_watch(service: str, url: str) -> None:
+def test_missing_or_conflicting_service_is_refused(service: str, url: str) -> None:
     with pytest.raises(BadSettings):
         watched(service, url)
 
 
-def test_a_token_is_not_shown_to_another_server(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_not_sent_to_another_server(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     from berth.client.config import Contexts, settings_path, write_contexts
 
     stored = Settings("http://berth:8000", "berth_secret")
@@ -175,33 +175,33 @@ def test_a_token_is_not_shown_to_another_server(terminal: Terminal, monkeypatch:
         assert (ours.settings.token, other.settings.token) == ("berth_secret", "")
 
 
-def test_a_handle_is_looked_up_once() -> None:
-    found = workload("chat", "vision", kind="service")
+def test_workload_handle_is_resolved_once() -> None:
+    service = workload("chat", "vision", kind="service")
 
     def reply(request: httpx.Request) -> httpx.Response:
         last = request.url.path.rpartition("/")[2]
         if last == "workloads":
-            return page([found])
-        return httpx.Response(200, json=ANSWERS.get(last, found))
+            return page([service])
+        return httpx.Response(200, json=ANSWERS.get(last, service))
 
-    desk = Desk(reply)
-    watching = eye(desk, ServiceAddress("vision/chat"))
+    server = StubServer(reply)
+    watching = watcher(server, ServiceAddress("vision/chat"))
     watching.look()
     watching.look()
-    assert [asked.partition("?")[0] for asked in desk.asked].count("GET /api/v1/workloads") == 1
-    assert desk.asked[-1].startswith(f"GET /api/v1/services/{found['id']}/autoscaler/scale_history")
+    assert [request.partition("?")[0] for request in server.calls].count("GET /api/v1/workloads") == 1
+    assert server.calls[-1].startswith(f"GET /api/v1/services/{service['id']}/autoscaler/scale_history")
 
 
-def test_what_cannot_be_seen_is_told_in_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(problem(404, detail="There is no service chat.", code="not-found"))
-    monkeypatch.setattr("berth.cli.top.service._transport", desk.transport)
+def test_unknown_service_prints_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = StubServer(problem(404, detail="There is no service chat.", code="not-found"))
+    monkeypatch.setattr("berth.cli.top.service._transport", server.transport)
     done = terminal.run("top", "--service", "chat")
     assert (done.exit_code, done.stdout) == (4, "")
     assert done.stderr.startswith("berth: There is no service chat.")
 
 
 @pytest.mark.shows("RLX-100")
-def test_where_there_is_no_screen_it_is_printed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_prints_the_panels(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.cli.top.service._transport", answering().transport)
     done = terminal.run("top", "--service", "chat", "--once")
     assert done.exit_code == 0, done.output

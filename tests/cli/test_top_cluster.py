@@ -1,4 +1,4 @@
-"""The cluster screen of `berth top`."""
+"""Tests of the cluster screen of `berth top`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.usage import Use
 from berth.client.models.workloads import Workload
-from tests.client.desk import Desk, page, workload
+from tests.client.stub_server import StubServer, page, workload
 
 USE = {
     "allocated": {"gpu": 4, "cpu": 8, "memory_mib": 16384, "gpu_memory_mib": 0},
@@ -23,7 +23,7 @@ POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **ROOM}
 NODE = {"name": "train-0", "pool": "train", "state": "ready", **ROOM}
 
 
-def seen(*work: WorkloadRow) -> ClusterSnapshot:
+def cluster_snapshot(*work: WorkloadRow) -> ClusterSnapshot:
     use = Use.model_validate(USE)
     pool, node = NodePool.model_validate(POOL), Node.model_validate(NODE)
     return ClusterSnapshot(now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
@@ -38,14 +38,14 @@ def text_of(app: ClusterTop, name: str) -> list[list[str]]:
     return [[str(cell) for cell in table.get_row_at(at)] for at in range(table.row_count)]
 
 
-async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
-    asked: list[Sort] = []
+async def test_allocated_and_used_are_shown_together_and_s_sorts() -> None:
+    sorts: list[Sort] = []
 
-    def looked(by: Sort) -> ClusterSnapshot:
-        asked.append(by)
-        return seen(row("\x1b[31mevil"), row("other", phase="pending"))
+    def snapshot(by: Sort) -> ClusterSnapshot:
+        sorts.append(by)
+        return cluster_snapshot(row("\x1b[31mevil"), row("other", phase="pending"))
 
-    app = ClusterTop(looked, title="here", every=3600, sort=Sort.ALLOCATED)
+    app = ClusterTop(snapshot, title="here", every=3600, sort=Sort.ALLOCATED)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
@@ -56,19 +56,19 @@ async def test_what_is_held_and_used_stands_side_by_side_and_s_sorts() -> None:
         assert text_of(app, "nodes")[0][3:5] == ["4/8", "-"], "what was not measured is a dash"
         await pilot.press("s")
         await app.workers.wait_for_complete()
-        assert asked == [Sort.ALLOCATED, Sort.USED]
+        assert sorts == [Sort.ALLOCATED, Sort.USED]
 
 
-async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None:
-    looks: list[Any] = [seen(row("train")), Unreachable("cannot reach http://here")]
+async def test_unreachable_server_is_shown_and_the_last_data_stays() -> None:
+    results: list[Any] = [cluster_snapshot(row("train")), Unreachable("cannot reach http://here")]
 
-    def looked(_: Sort) -> ClusterSnapshot:
-        found = looks.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
+    def snapshot(_: Sort) -> ClusterSnapshot:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    app = ClusterTop(looked, title="here", every=3600, sort=Sort.ALLOCATED)
+    app = ClusterTop(snapshot, title="here", every=3600, sort=Sort.ALLOCATED)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("r")
@@ -78,25 +78,32 @@ async def test_a_server_that_goes_away_is_said_and_the_last_look_stays() -> None
         assert len(text_of(app, "workloads")) == 1
 
 
-def test_the_line_above_adds_it_all_up() -> None:
-    told = headline(seen(row("a"), row("b", phase="pending"), row("c", phase="suspended")))
-    assert told == "4 of 8 GPUs allocated (50%), 25 % busy; workloads: 1 running, 1 pending"
+def test_headline_sums_gpus_and_workloads() -> None:
+    line = headline(cluster_snapshot(row("a"), row("b", phase="pending"), row("c", phase="suspended")))
+    assert line == "4 of 8 GPUs allocated (50%), 25 % busy; workloads: 1 running, 1 pending"
 
 
-def test_whoever_uses_most_comes_first_and_equals_by_name() -> None:
+def test_workloads_are_sorted_by_usage_then_name() -> None:
     import httpx
 
-    of = {name: workload(name) for name in ("b", "a", "idle")}
+    named = {name: workload(name) for name in ("b", "a", "idle")}
     used = [
-        {"workload": name, "id": of[name]["id"], "project": "vision", "pool": "train", "idle_since": None,
+        {"workload": name, "id": named[name]["id"], "project": "vision", "pool": "train", "idle_since": None,
          "now": {**USE, "used": {"gpu": gpus}}}
         for name, gpus in (("b", 2), ("a", 2), ("idle", 0))
     ]  # fmt: skip
     whole = httpx.Response(
         200, json={"now": USE, "pools": [{"pool": "train", "nodes": 1, "gpus": 8, "now": USE}], "hours": []}
     )
-    desk = Desk(whole, page([]), page(used), page([NODE]), page([of["idle"], of["b"], of["a"]]), page([POOL]))
-    found = look(desk.client(), None, None, Sort.USED)
-    assert [each.workload.name for each in found.workloads] == ["a", "b", "idle"]
-    assert found.pools[0].use is not None
-    assert found.nodes[0].use is None
+    server = StubServer(
+        whole,
+        page([]),
+        page(used),
+        page([NODE]),
+        page([named["idle"], named["b"], named["a"]]),
+        page([POOL]),
+    )
+    latest = look(server.client(), None, None, Sort.USED)
+    assert [each.workload.name for each in latest.workloads] == ["a", "b", "idle"]
+    assert latest.pools[0].use is not None
+    assert latest.nodes[0].use is None

@@ -1,4 +1,4 @@
-"""Behaviour of both clients, the synchronous and the asynchronous one."""
+"""Tests that the synchronous and the asynchronous client behave the same."""
 
 import asyncio
 import inspect
@@ -11,42 +11,43 @@ import pytest
 from berth.client import AsyncClient, Client, Conflict, NotFound, Unreachable
 from berth.client.aio.session import AsyncSession
 from berth.client.sync.session import Session
-from tests.client.desk import HERE, Desk, page, problem, workload
+from tests.client.stub_server import HERE, StubServer, page, problem, workload
 
-Asked = Callable[..., Any]  # (desk, "workloads.get", arguments...) -> what it came to; of what yields, a list
+# (server, "workloads.get", arguments...) -> the result, as a list if the method yields
+CallClient = Callable[..., Any]
 
 
-class AwaitedDesk(httpx.AsyncBaseTransport):
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+class AsyncStubServer(httpx.AsyncBaseTransport):
+    def __init__(self, server: StubServer) -> None:
+        self._server = server
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         await request.aread()
-        return self._desk.handle_request(request)
+        return self._server.handle_request(request)
 
 
-def at_once(desk: Desk, what: str, *given: Any, **named: Any) -> Any:
-    with Client(HERE, http=desk, sleep=desk.waits.append) as client:
-        part, _, name = what.partition(".")
-        found = getattr(getattr(client, part), name)(*given, **named)
-        return list(found) if inspect.isgenerator(found) else found
+def call_sync(server: StubServer, method: str, *arguments: Any, **named: Any) -> Any:
+    with Client(HERE, http=server, sleep=server.waits.append) as client:
+        part, _, name = method.partition(".")
+        result = getattr(getattr(client, part), name)(*arguments, **named)
+        return list(result) if inspect.isgenerator(result) else result
 
 
-def awaited(desk: Desk, what: str, *given: Any, **named: Any) -> Any:
+def call_async(server: StubServer, method: str, *arguments: Any, **named: Any) -> Any:
     async def sleep(seconds: float) -> None:
-        desk.waits.append(seconds)
+        server.waits.append(seconds)
 
     async def main() -> Any:
-        async with AsyncClient(HERE, http=AwaitedDesk(desk), sleep=sleep) as client:
-            part, _, name = what.partition(".")
-            found = getattr(getattr(client, part), name)(*given, **named)
-            return [each async for each in found] if inspect.isasyncgen(found) else await found
+        async with AsyncClient(HERE, http=AsyncStubServer(server), sleep=sleep) as client:
+            part, _, name = method.partition(".")
+            result = getattr(getattr(client, part), name)(*arguments, **named)
+            return [each async for each in result] if inspect.isasyncgen(result) else await result
 
     return asyncio.run(main())
 
 
-@pytest.fixture(params=[at_once, awaited])
-def ask(request: pytest.FixtureRequest) -> Asked:
+@pytest.fixture(params=[call_sync, call_async])
+def call(request: pytest.FixtureRequest) -> CallClient:
     return request.param
 
 
@@ -60,13 +61,15 @@ def parts(client: object) -> dict[str, object]:
     }
 
 
-def asked_for(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    """Its parameters by name, kind and default; under asyncio only what it gives differs."""
+def parameters_of(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """Return the name, kind and default of each parameter."""
     return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
 
 
 def both() -> tuple[Client, AsyncClient]:
-    return Client(HERE, http=Desk(page([]))), AsyncClient(HERE, http=AwaitedDesk(Desk(page([]))))
+    return Client(HERE, http=StubServer(page([]))), AsyncClient(
+        HERE, http=AsyncStubServer(StubServer(page([])))
+    )
 
 
 def test_both_clients_have_the_same_parts_methods_and_parameters() -> None:
@@ -77,54 +80,65 @@ def test_both_clients_have_the_same_parts_methods_and_parameters() -> None:
     for one, other in pairs:
         assert public(one).keys() == public(other).keys()
         for name, method in public(one).items():
-            assert asked_for(public(other)[name]) == asked_for(method), f"{one.__name__}.{name}"
+            assert parameters_of(public(other)[name]) == parameters_of(method), f"{one.__name__}.{name}"
 
 
-def test_a_link_to_a_port_is_asked_for_anew_with_every_call(ask: Asked) -> None:
-    told = {"url": "https://apps.example/open/abc", "port": "notebook", "expires_at": "2026-01-01T00:01:00Z"}
-    desk = Desk(httpx.Response(201, json=told))
-    links = [ask(desk, "workloads.link_to_port", "w-1", "notebook") for _ in range(2)]
-    assert [link.url for link in links] == [told["url"]] * 2
-    assert desk.asked == ["POST /api/v1/workloads/w-1/ports/notebook/link"] * 2
-    first, second = (request.headers["Idempotency-Key"] for request in desk.requests)
+def test_every_call_creates_a_new_port_link(call: CallClient) -> None:
+    link_fields = {
+        "url": "https://apps.example/open/abc",
+        "port": "notebook",
+        "expires_at": "2026-01-01T00:01:00Z",
+    }
+    server = StubServer(httpx.Response(201, json=link_fields))
+    links = [call(server, "workloads.link_to_port", "w-1", "notebook") for _ in range(2)]
+    assert [link.url for link in links] == [link_fields["url"]] * 2
+    assert server.calls == ["POST /api/v1/workloads/w-1/ports/notebook/link"] * 2
+    first, second = (request.headers["Idempotency-Key"] for request in server.requests)
     assert first != second
 
 
-def test_a_port_that_is_not_there_is_refused_with_its_name(ask: Asked) -> None:
+def test_missing_port_and_pending_workload_are_refused(call: CallClient) -> None:
     with pytest.raises(NotFound, match="no port named lab"):
-        ask(Desk(problem(404, detail="There is no port named lab.")), "workloads.link_to_port", "w-1", "lab")
+        call(
+            StubServer(problem(404, detail="There is no port named lab.")),
+            "workloads.link_to_port",
+            "w-1",
+            "lab",
+        )
     with pytest.raises(Conflict, match="not running"):
-        ask(Desk(problem(409, detail="It is not running.")), "workloads.link_to_port", "w-1", "lab")
+        call(StubServer(problem(409, detail="It is not running.")), "workloads.link_to_port", "w-1", "lab")
 
 
-def test_evictions_of_a_workload_are_read_to_the_end(ask: Asked) -> None:
+def test_evictions_are_read_to_the_last_page(call: CallClient) -> None:
     row = {
         "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
         "workload_name": "train", "project": "vision", "gpus": 4, "summary": "vision/train was reclaimed.",
     }  # fmt: skip
-    desk = Desk(page([row], "more"), page([{**row, "id": 2}]))
-    assert [each.id for each in ask(desk, "workloads.evictions", "w-1")] == [1, 2]
-    assert desk.requests[1].url.params["cursor"] == "more"
+    server = StubServer(page([row], "more"), page([{**row, "id": 2}]))
+    assert [each.id for each in call(server, "workloads.evictions", "w-1")] == [1, 2]
+    assert server.requests[1].url.params["cursor"] == "more"
 
 
-def test_a_log_is_searched_answer_by_answer_up_to_a_limit(ask: Asked) -> None:
-    def found(*lines: int, following: str | None) -> httpx.Response:
+def test_log_search_pages_up_to_the_limit(call: CallClient) -> None:
+    def response(*lines: int, following: str | None) -> httpx.Response:
         items = [{"line": n, "offset": n * 10, "text": f"loss {n}"} for n in lines]
         rest = {"pod": "p", "run": 1, "matches": len(items), "size": 100, "searched_bytes": 100}
         return httpx.Response(200, json={"items": items, "next": following, **rest})
 
-    desk = Desk(found(1, 2, following="more"), found(3, following="more"), found(4, following=None))
-    pieces = ask(desk, "workloads.search_log", "w-1", "loss", around=1, limit=3)
+    server = StubServer(
+        response(1, 2, following="more"), response(3, following="more"), response(4, following=None)
+    )
+    pieces = call(server, "workloads.search_log", "w-1", "loss", around=1, limit=3)
     assert [line.line for piece in pieces for line in piece.items] == [1, 2, 3]
-    assert [request.url.params["limit"] for request in desk.requests] == ["3", "1"]
-    assert desk.requests[1].url.params["cursor"] == "more"
+    assert [request.url.params["limit"] for request in server.requests] == ["3", "1"]
+    assert server.requests[1].url.params["cursor"] == "more"
 
 
-def test_a_log_is_followed_until_it_ends_and_a_refusal_is_told(ask: Asked) -> None:
-    desk = Desk(httpx.Response(200, content=b"epoch 1\nepoch 2\n"))
-    assert b"".join(ask(desk, "workloads.log_stream", "w-1", offset=5)) == b"epoch 1\nepoch 2\n"
-    assert dict(desk.requests[0].url.params) == {"offset": "5", "follow": "true"}
+def test_log_stream_ends_with_the_log_and_raises_on_refusal(call: CallClient) -> None:
+    server = StubServer(httpx.Response(200, content=b"epoch 1\nepoch 2\n"))
+    assert b"".join(call(server, "workloads.log_stream", "w-1", offset=5)) == b"epoch 1\nepoch 2\n"
+    assert dict(server.requests[0].url.params) == {"offset": "5", "follow": "true"}
     with pytest.raises(NotFound, match="no such workload"):
-        ask(Desk(problem(404, detail="There is no such workload.")), "workloads.log_stream", "w-1")
+        call(StubServer(problem(404, detail="There is no such workload.")), "workloads.log_stream", "w-1")
     with pytest.raises(Unreachable, match="connection refused"):
-        ask(Desk(httpx.ConnectError("connection refused")), "workloads.log_stream", "w-1")
+        call(StubServer(httpx.ConnectError("connection refused")), "workloads.log_stream", "w-1")

@@ -1,4 +1,4 @@
-"""Lost connections cost time but never a second workload."""
+"""Tests of retries after lost connections and rate limits."""
 
 import httpx
 import pytest
@@ -7,85 +7,85 @@ from hypothesis import strategies as st
 
 from berth.client import RateLimited, ServerFailed, Unreachable
 from berth.client.retry import Loss, RetryPolicy, delay_before_next
-from tests.client.desk import Desk, page, problem, workload
+from tests.client.stub_server import StubServer, page, problem, workload
 
 LOST = httpx.ReadError("connection reset by peer")
 REFUSED = httpx.ConnectError("connection refused")
-TAKEN = httpx.Response(201, json=workload())
+CREATED = httpx.Response(201, json=workload())
 
 
-def test_a_submission_that_lost_its_answer_is_sent_again_under_the_same_key() -> None:
-    desk = Desk(LOST, httpx.ReadTimeout("slow"), TAKEN)
-    assert desk.client().workloads.submit({"name": "train"}).name == "train"
-    keys = {request.headers["Idempotency-Key"] for request in desk.requests}
-    assert len(desk.requests) == 3
+def test_submission_with_a_lost_response_is_retried_under_the_same_key() -> None:
+    server = StubServer(LOST, httpx.ReadTimeout("slow"), CREATED)
+    assert server.client().workloads.submit({"name": "train"}).name == "train"
+    keys = {request.headers["Idempotency-Key"] for request in server.requests}
+    assert len(server.requests) == 3
     assert len(keys) == 1
-    assert {request.content for request in desk.requests} == {desk.requests[0].content}
+    assert {request.content for request in server.requests} == {server.requests[0].content}
 
 
-def test_two_submissions_never_share_a_key() -> None:
-    desk = Desk(TAKEN)
-    client = desk.client()
+def test_each_submission_has_its_own_key() -> None:
+    server = StubServer(CREATED)
+    client = server.client()
     client.workloads.submit({"name": "train"})
     client.workloads.submit({"name": "train"})
-    first, second = (request.headers["Idempotency-Key"] for request in desk.requests)
+    first, second = (request.headers["Idempotency-Key"] for request in server.requests)
     assert first != second
 
 
-def test_a_deletion_that_lost_its_answer_is_not_sent_again() -> None:
-    desk = Desk(LOST, httpx.Response(204))
+def test_deletion_with_a_lost_response_is_not_retried() -> None:
+    server = StubServer(LOST, httpx.Response(204))
     with pytest.raises(Unreachable):
-        desk.client().workloads.delete("x")
-    assert len(desk.requests) == 1
+        server.client().workloads.delete("x")
+    assert len(server.requests) == 1
 
 
-def test_a_deletion_that_never_left_is_sent_again() -> None:
-    desk = Desk(REFUSED, httpx.Response(204))
-    desk.client().workloads.delete("x")
-    assert len(desk.requests) == 2
+def test_deletion_that_was_not_sent_is_retried() -> None:
+    server = StubServer(REFUSED, httpx.Response(204))
+    server.client().workloads.delete("x")
+    assert len(server.requests) == 2
 
 
-def test_a_server_that_stays_away_is_given_up_on_with_its_address() -> None:
-    desk = Desk(REFUSED)
+def test_unreachable_server_raises_after_all_attempts() -> None:
+    server = StubServer(REFUSED)
     with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:8000: connection refused"):
-        desk.client().workloads.get("x")
-    assert len(desk.requests) == RetryPolicy().attempts
-    assert len(desk.waits) == RetryPolicy().attempts - 1
+        server.client().workloads.get("x")
+    assert len(server.requests) == RetryPolicy().attempts
+    assert len(server.waits) == RetryPolicy().attempts - 1
 
 
-def test_the_wait_the_server_asked_for_is_kept() -> None:
+def test_retry_after_header_is_respected() -> None:
     busy = httpx.Response(429, headers={"Retry-After": "7"}, json={"detail": "slow down"})
-    desk = Desk(busy, page([]))
-    assert list(desk.client().workloads.list()) == []
-    assert desk.waits == [7.0]
+    server = StubServer(busy, page([]))
+    assert list(server.client().workloads.list()) == []
+    assert server.waits == [7.0]
 
 
-def test_a_wait_that_is_too_long_is_told_instead() -> None:
-    desk = Desk(httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slow down"}))
+def test_long_retry_after_raises_rate_limited() -> None:
+    server = StubServer(httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slow down"}))
     with pytest.raises(RateLimited) as caught:
-        desk.client().workloads.get("x")
+        server.client().workloads.get("x")
     assert caught.value.retry_after == 3600
-    assert desk.waits == []
+    assert server.waits == []
 
 
-def test_a_broken_server_is_not_asked_again() -> None:
-    desk = Desk(problem(500, detail="boom"))
+def test_server_error_is_not_retried() -> None:
+    server = StubServer(problem(500, detail="boom"))
     with pytest.raises(ServerFailed, match="boom"):
-        desk.client().workloads.get("x")
-    assert len(desk.requests) == 1
+        server.client().workloads.get("x")
+    assert len(server.requests) == 1
 
 
 @given(
     attempt=st.integers(1, 10),
     outcome=st.sampled_from([*Loss, 400, 404, 409, 429, 500, 502, 503, 504]),
-    asked=st.none() | st.floats(0, 10_000),
+    retry_after=st.none() | st.floats(0, 10_000),
     chance=st.floats(0, 1),
 )
-def test_what_may_be_done_twice_is_never_repeated(
-    attempt: int, outcome: Loss | int, asked: float | None, chance: float
+def test_non_idempotent_request_is_retried_only_if_it_was_not_processed(
+    attempt: int, outcome: Loss | int, retry_after: float | None, chance: float
 ) -> None:
     delay = delay_before_next(
-        RetryPolicy(), attempt, outcome, repeatable=False, retry_after=asked, chance=chance
+        RetryPolicy(), attempt, outcome, repeatable=False, retry_after=retry_after, chance=chance
     )
     if delay is not None:
         assert outcome in (Loss.NEVER_SENT, 429)

@@ -1,4 +1,4 @@
-"""Client sessions before and without a server."""
+"""Tests of the client's session code that need no server."""
 
 import io
 import threading
@@ -16,7 +16,7 @@ from berth.client.sessions.offender import offender
 from berth.client.sessions.payload import outcome_of, pickle_call
 from berth.client.sessions.protocol import SessionState, StartProgress
 from pools.plugins import Plugin
-from tests.client.desk import Desk
+from tests.client.stub_server import StubServer
 
 MOST = 1 << 20
 LOCK = threading.Lock()
@@ -39,7 +39,7 @@ def with_a_default(file: Any = io.TextIOWrapper(io.BytesIO())) -> Any:  # noqa: 
 
 
 @pytest.mark.parametrize(
-    ("value", "way"),
+    ("value", "path"),
     [
         (uses_a_global, "f: the global LOCK"),
         (with_a_default, "f: default 0"),
@@ -48,37 +48,37 @@ def with_a_default(file: Any = io.TextIOWrapper(io.BytesIO())) -> Any:  # noqa: 
         (threading.Lock(), "f"),
     ],
 )
-def test_the_part_that_cannot_be_pickled_is_found(value: object, way: str) -> None:
+def test_offender_names_the_part_that_cannot_be_pickled(value: object, path: str) -> None:
     import sys
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
-        assert offender(value, "f")[0] == way
+        assert offender(value, "f")[0] == path
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-def test_the_offender_is_named_with_its_kind() -> None:
+def test_pickling_error_names_the_argument_and_its_type() -> None:
     with pytest.raises(NotPicklable, match=r"argument 1\['x'\] cannot be pickled, it is a _thread.lock"):
         pickle_call(print, (1, {"x": threading.Lock()}), {}, MOST)
     with pytest.raises(NotPicklable, match="argument end cannot be pickled"):
         pickle_call(print, (), {"end": threading.Lock()}, MOST)
 
 
-def test_an_error_without_itself_is_told_in_words() -> None:
+def test_remote_error_without_a_pickle_keeps_type_and_traceback() -> None:
     words = {"outcome": "error", "told": {"type": "Odd", "message": "no", "traceback": "line 1"}}
     _, error = outcome_of(words, b"")
     assert isinstance(error, RemoteError)
     assert (str(error), "line 1" in str(error.__cause__)) == ("Odd: no", True)
 
 
-def test_an_error_that_would_end_this_program_does_not() -> None:
+def test_remote_system_exit_becomes_a_remote_error() -> None:
     words = {"outcome": "error", "told": {"type": "SystemExit", "message": "3"}}
     _, error = outcome_of(words, cloudpickle.dumps(SystemExit(3)))
     assert isinstance(error, RemoteError)
 
 
-def test_interrupted_calls_and_ended_sessions_have_errors_of_their_own() -> None:
+def test_interrupted_call_and_ended_session_raise_their_own_errors() -> None:
     for kind, expected in (("Interrupted", CallInterrupted), ("SessionEnded", SessionEnded)):
         _, error = outcome_of({"outcome": "failed", "told": {"type": kind, "message": "so"}}, b"")
         assert isinstance(error, expected)
@@ -88,7 +88,7 @@ def ended(key: uuid.UUID, value: object, **words: Any) -> tuple[dict[str, Any], 
     return {"key": str(key), "outcome": "value", "node": 0, "attempts": 1, **words}, cloudpickle.dumps(value)
 
 
-def test_a_broadcast_is_done_when_all_its_nodes_are_whichever_answer_comes_first() -> None:
+def test_broadcast_completes_when_every_node_has_answered() -> None:
     calls = PendingCalls()
     future = calls.add(b"x", everywhere=True)
     [sent] = calls.take_batch()
@@ -103,14 +103,14 @@ def test_a_broadcast_is_done_when_all_its_nodes_are_whichever_answer_comes_first
     assert calls.outstanding == 0
 
 
-def test_a_broadcast_goes_alone_and_in_its_turn() -> None:
+def test_broadcast_is_sent_alone_and_in_order() -> None:
     calls = PendingCalls()
     for everywhere in (False, False, True, False):
         calls.add(b"x", everywhere=everywhere)
     assert [len(calls.take_batch()) for _ in range(4)] == [2, 1, 1, 0]
 
 
-def test_a_call_that_was_cancelled_before_it_was_sent_is_never_sent() -> None:
+def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     assert future.cancel()
@@ -119,7 +119,7 @@ def test_a_call_that_was_cancelled_before_it_was_sent_is_never_sent() -> None:
     calls.take_batch()
     sent.cancel()
     assert calls.take_cancelled() == [sent.key]
-    calls.take(*ended(sent.key, 1))  # it ran all the same
+    calls.take(*ended(sent.key, 1))  # it ran nevertheless
     with pytest.raises(CancelledError):
         sent.result(0)
 
@@ -127,14 +127,14 @@ def test_a_call_that_was_cancelled_before_it_was_sent_is_never_sent() -> None:
 opened: list[str] = []
 
 
-def note_opening(what: str) -> Exception:
-    """What runs in whoever opens an `Opened`."""
-    opened.append(what)
-    return ValueError(what)
+def note_opening(name: str) -> Exception:
+    """Record that an `Opened` was unpickled."""
+    opened.append(name)
+    return ValueError(name)
 
 
 class Opened(Exception):
-    """Says by itself that somebody opened it."""
+    """An exception that records that it was unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return note_opening, ("it",)
@@ -142,8 +142,8 @@ class Opened(Exception):
 
 @pytest.mark.parametrize("outcome", ["value", "error"])
 @pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
-def test_what_was_not_asked_for_here_is_never_opened(outcome: str, more: dict[str, Any]) -> None:
-    """An admin may hand calls in to the session of somebody else, whose program must not run the results."""
+def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dict[str, Any]) -> None:
+    """An admin can submit calls to another user's session, whose program must not run the results."""
     opened.clear()
     calls = PendingCalls()
     future = calls.add(b"x")
@@ -153,13 +153,13 @@ def test_what_was_not_asked_for_here_is_never_opened(outcome: str, more: dict[st
     assert (opened, future.done()) == (["it"], True)
 
 
-def test_a_node_that_came_later_and_failed_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     words = {"outcome": "error", "told": {"message": "no such disk"}, "late": True}
     PendingCalls().take(*ended(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
 
 
-def test_who_waits_for_nodes_is_told_why_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_for_nodes_logs_the_reason_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     waiting = StartProgress()
     state = SessionState(id="1", name="s", project="vision", reason="OverFairShare", message="2 missing.")
     for waited in range(0, 95, 5):
@@ -169,7 +169,7 @@ def test_who_waits_for_nodes_is_told_why_now_and_then(caplog: pytest.LogCaptureF
     ]
 
 
-def test_what_waits_for_a_future_may_add_another_call() -> None:
+def test_callback_of_a_future_can_add_a_call() -> None:
     calls = PendingCalls()
     more: list[Any] = []
     first = calls.add(b"x")
@@ -178,7 +178,7 @@ def test_what_waits_for_a_future_may_add_another_call() -> None:
     assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
 
 
-def test_after_the_end_nothing_hangs_and_nothing_can_be_added() -> None:
+def test_ended_session_fails_open_calls_and_refuses_new_ones() -> None:
     calls = PendingCalls()
     future = calls.add(b"x")
     calls.fail(SessionEnded("cancelled by carol"))
@@ -188,19 +188,19 @@ def test_after_the_end_nothing_hangs_and_nothing_can_be_added() -> None:
         calls.add(b"y")
 
 
-def test_a_plugin_that_cannot_be_pickled_is_named_and_no_session_opened() -> None:
+def test_plugin_that_cannot_be_pickled_opens_no_session() -> None:
     lock = threading.Lock()
     plugin = Plugin.create("mine").with_decorate(lambda function: lock and function)
-    desk = Desk(httpx.Response(200, json={"name": "local"}))
+    server = StubServer(httpx.Response(200, json={"name": "local"}))
     with (
         pytest.raises(NotPicklable, match="plugin mine, decorate: the variable lock around it cannot"),
-        desk.client().session("local", plugins=[plugin]),
+        server.client().session("local", plugins=[plugin]),
     ):
         pytest.fail("it must not open")
-    assert desk.asked == ["GET /api/v1/node-pools/local"]
+    assert server.calls == ["GET /api/v1/node-pools/local"]
 
 
-def test_a_session_that_is_not_open_takes_no_calls() -> None:
-    session = Desk(httpx.Response(200, json={})).client().session("local")
+def test_unopened_session_refuses_calls() -> None:
+    session = StubServer(httpx.Response(200, json={})).client().session("local")
     with pytest.raises(SessionError, match="not open"):
         session.submit(print)

@@ -1,4 +1,4 @@
-"""Sources of address and token, and who can read the token."""
+"""Tests of client settings: files, environment, tokens and proxies."""
 
 import stat
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,18 +19,18 @@ from berth.client.config import (
     settings_path,
     write_contexts,
 )
-from tests.client.desk import Desk, page
+from tests.client.stub_server import StubServer, page
 
 THERE = Settings("https://berth.example.org", "berth_secret", "vision")
 
 
-def test_what_login_wrote_is_read_back(tmp_path: Path) -> None:
+def test_written_settings_are_read_back(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "config.toml"
     write_contexts(file, Contexts("there", {"there": THERE}))
     assert load_settings({}, file) == THERE
 
 
-def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_settings_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("")
     file.chmod(0o644)
@@ -39,47 +39,47 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
 
 
-def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     write_contexts(file, Contexts("there", {"there": THERE}))
     environ = {"BERTH_URL": "http://localhost:9/", "BERTH_TOKEN": "other", "BERTH_PROJECT": "speech"}
     assert load_settings(environ, file) == Settings("http://localhost:9", "other", "speech")
 
 
-def test_a_stored_token_is_not_shown_to_another_server(tmp_path: Path) -> None:
+def test_stored_token_is_not_sent_to_another_server(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     write_contexts(file, Contexts("there", {"there": THERE}))
     assert load_settings({"BERTH_URL": "http://elsewhere.example.org"}, file).token == ""
 
 
-def test_the_token_travels_as_a_bearer_and_never_in_a_repr() -> None:
-    desk = Desk(page([]))
-    list(desk.client().workloads.list())
-    assert desk.requests[0].headers["Authorization"] == "Bearer berth_secret"
+def test_token_is_sent_as_bearer_and_hidden_in_repr() -> None:
+    server = StubServer(page([]))
+    list(server.client().workloads.list())
+    assert server.requests[0].headers["Authorization"] == "Bearer berth_secret"
     assert "berth_secret" not in repr(THERE)
 
 
 @pytest.mark.parametrize(
     "address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"]
 )
-def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
+def test_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(BadSettings):
         checked_address(address)
 
 
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
+def test_invalid_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("address = ")
     with pytest.raises(BadSettings, match=r"config\.toml cannot be read"):
         load_settings({}, file)
 
 
-def test_the_file_lies_where_the_desktop_keeps_settings(tmp_path: Path) -> None:
+def test_settings_file_follows_xdg_config_home(tmp_path: Path) -> None:
     assert settings_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "berth" / "config.toml"
     assert settings_path({"BERTH_CONFIG": str(tmp_path / "x")}) == tmp_path / "x"
 
 
-def test_of_several_servers_the_present_one_is_meant_unless_another_is_named(tmp_path: Path) -> None:
+def test_current_context_applies_unless_another_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     here = Settings("http://127.0.0.1:8000", "berth_local")
     write_contexts(file, Contexts("here", {"there": THERE, "here": here}))
@@ -93,7 +93,7 @@ def test_of_several_servers_the_present_one_is_meant_unless_another_is_named(tmp
     assert load_settings(other, file).token == "", "a token goes to its own server only"
 
 
-def test_a_file_of_before_there_were_several_is_read(tmp_path: Path) -> None:
+def test_file_without_contexts_is_read(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('address = "https://berth.example.org"\ntoken = "berth_secret"\nproject = "vision"\n')
     assert load_settings({}, file) == THERE
@@ -102,27 +102,27 @@ def test_a_file_of_before_there_were_several_is_read(tmp_path: Path) -> None:
         load_settings({}, file)
 
 
-def test_names_of_contexts_may_hold_anything(tmp_path: Path) -> None:
+def test_context_names_may_contain_any_character(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     names = ["127.0.0.1:8000", "with space", 'quo"te', "ünïcode", "a.b"]
-    kept = Contexts(names[2], dict.fromkeys(names, THERE))
-    write_contexts(file, kept)
-    assert read_contexts(file) == kept
+    contexts = Contexts(names[2], dict.fromkeys(names, THERE))
+    write_contexts(file, contexts)
+    assert read_contexts(file) == contexts
 
 
-def test_a_certificate_of_ones_own_counts_on_this_machine_too(
+def test_custom_certificate_file_applies_to_localhost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     with pytest.raises(BadSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
-        Desk(page([])).client(Settings("https://localhost:9443", "berth_secret"))
+        StubServer(page([])).client(Settings("https://localhost:9443", "berth_secret"))
 
 
 class Proxy(BaseHTTPRequestHandler):
-    asked: ClassVar[list[str]] = []
+    paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.paths.append(self.path)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -132,7 +132,7 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-def test_servers_elsewhere_are_reached_by_the_proxy_of_the_environment_and_this_machine_directly(
+def test_remote_servers_use_the_proxy_and_localhost_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
@@ -144,6 +144,6 @@ def test_servers_elsewhere_are_reached_by_the_proxy_of_the_environment_and_this_
             with Client(Settings(f"http://{host}", "berth_secret")) as client:
                 assert list(client.projects.list()) == []
         proxy.shutdown()
-    assert [path.partition("?")[0] for path in Proxy.asked] == [
+    assert [path.partition("?")[0] for path in Proxy.paths] == [
         "http://berth.example.org/api/v1/projects", "/api/v1/projects",
     ]  # fmt: skip

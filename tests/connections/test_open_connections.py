@@ -1,7 +1,7 @@
-"""Claims about open sockets and streams: they end soon after the session, token or right they rest on.
+"""Tests that open sockets and streams end soon after their session, token or role.
 
-Everything goes through a real server. Before, a socket lived on for minutes; deadlines here are generous
-for a busy machine, and still far below the interval at which rights are looked at anyway (a minute).
+Everything goes through a real server. The deadlines allow for a busy machine and are still far below the
+minute after which rights are checked in any case.
 """
 
 import json
@@ -52,18 +52,18 @@ class Site:
 
     @contextmanager
     def socket(self, kind: str, cookie: str) -> Iterator[ClientConnection]:
-        """An open line on which something was heard already."""
+        """Yield an open socket that has received at least one message."""
         path = "/ws/live" if kind == "live" else f"/ws/workloads/{self.pod.workload_id}/log?pod={self.pod.pk}"
         with connect(
             f"ws://127.0.0.1:{self.port}{path}", additional_headers={"Cookie": cookie}, proxy=None,
             origin=self.address, open_timeout=SOON,
-        ) as line:  # type: ignore[arg-type]  # fmt: skip
+        ) as connection:  # type: ignore[arg-type]  # fmt: skip
             self.speak(kind)
-            line.recv(SOON)
-            yield line
+            connection.recv(SOON)
+            yield connection
 
     def speak(self, kind: str = "log") -> None:
-        """Cause something that every open line of this kind sends on."""
+        """Cause a message on every open socket of this kind."""
         if kind == "live":
             make.scaling(self.cast.pool, "ready", "answers", at=make.ago())
         else:
@@ -89,12 +89,12 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
         time.sleep(0.05)
 
 
-def code_of(line: ClientConnection) -> int:
-    """The code with which the line is closed; what is sent before is passed over."""
+def code_of(connection: ClientConnection) -> int:
+    """Return the code with which the socket is closed, ignoring messages before it."""
     deadline = time.monotonic() + SOON
     try:
         while True:
-            line.recv(max(0.0, deadline - time.monotonic()))
+            connection.recv(max(0.0, deadline - time.monotonic()))
     except ConnectionClosed as closed:
         assert closed.rcvd is not None
         return closed.rcvd.code
@@ -133,39 +133,39 @@ def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callabl
     user = site.cast.dave.user
     assert user is not None
     cookie = cookie_of(user)
-    with site.socket(kind, cookie) as line, site.socket(kind, cookie_of(site.cast.carol.user)) as other:
+    with site.socket(kind, cookie) as connection, site.socket(kind, cookie_of(site.cast.carol.user)) as other:
         end(cookie, user)
-        assert code_of(line) == SIGNED_OUT
-        if end is not expire_session:  # that one is for everybody
+        assert code_of(connection) == SIGNED_OUT
+        if end is not expire_session:  # expires every session
             site.speak(kind)
-            assert other.recv(SOON), "another person's socket goes on"
+            assert other.recv(SOON), "another user's socket stays open"
 
 
 def test_log_closes_when_the_role_is_removed(site: Site) -> None:
-    with site.socket("log", cookie_of(site.cast.dave.user)) as line:
+    with site.socket("log", cookie_of(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(line) == NOT_THERE
+        assert code_of(connection) == NOT_THERE
 
 
-def test_live_socket_falls_silent_about_a_project_whose_role_was_removed(site: Site) -> None:
-    """Also where nothing announces the change: a row deleted by hand."""
-    with site.socket("live", cookie_of(site.cast.dave.user)) as line:
+def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
+    """The row is deleted by hand, so nothing announces the change."""
+    with site.socket("live", cookie_of(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()
         deadline = heard_last + SOON
-        while True:  # until a submission is not announced any more
+        while True:  # until a submission is no longer announced
             work = workloads.submit(
                 acting=site.cast.carol, project=site.cast.vision, document=training(f"w{time.time_ns()}")
             )
-            if not announced(line, str(work.pk)):
+            if not announced(connection, str(work.pk)):
                 return
             assert time.monotonic() < deadline
 
 
-def announced(line: ClientConnection, ident: str) -> bool:
+def announced(connection: ClientConnection, ident: str) -> bool:
     try:
         while True:
-            message = json.loads(line.recv(1.0))
+            message = json.loads(connection.recv(1.0))
             if ident in (message["ids"] or ()):
                 return True
     except TimeoutError:
@@ -185,7 +185,7 @@ def remove_role(token: ApiToken, cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("end", [revoke, expire, remove_role], ids=lambda end: end.__name__)
-def test_followed_log_breaks_off_when_the_token_or_the_role_ends(site: Site, end: Any) -> None:
+def test_followed_log_ends_when_the_token_or_the_role_ends(site: Site, end: Any) -> None:
     token, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
@@ -199,7 +199,7 @@ def test_followed_log_breaks_off_when_the_token_or_the_role_ends(site: Site, end
             list(parts)
 
 
-def test_followed_log_of_a_session_breaks_off_when_it_signs_out(site: Site) -> None:
+def test_followed_log_ends_when_the_session_signs_out(site: Site) -> None:
     user = site.cast.dave.user
     assert user is not None
     cookie = cookie_of(user)
@@ -213,7 +213,7 @@ def test_followed_log_of_a_session_breaks_off_when_it_signs_out(site: Site) -> N
             list(parts)
 
 
-def test_followed_log_goes_on_when_a_role_is_added(site: Site) -> None:
+def test_followed_log_continues_when_a_role_is_added(site: Site) -> None:
     _, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
@@ -229,16 +229,16 @@ def test_followed_log_goes_on_when_a_role_is_added(site: Site) -> None:
         assert b"".join(parts).count(b"line\n") == 3
 
 
-def test_socket_that_fails_to_open_counts_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a browser leaves the page at once."""
+def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This happens when a browser leaves the page at once."""
     user = site.cast.dave.user
     assert user is not None
 
-    async def gone(*_: object, **__: object) -> None:
+    async def fail_to_accept(*_: object, **__: object) -> None:
         raise OSError("the client has gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr("projects.connections.sockets.SignedInConsumer.accept", gone)
+        patched.setattr("projects.connections.sockets.SignedInConsumer.accept", fail_to_accept)
         with pytest.raises(InvalidStatus), site.socket("live", cookie_of(user)):
             pass
     assert WATCH.count(user.pk) == 0
@@ -250,10 +250,10 @@ def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch
         raise ValueError("no answer")
 
     cookie = cookie_of(site.cast.dave.user)
-    with site.socket("log", cookie) as line:
+    with site.socket("log", cookie) as connection:
         monkeypatch.setattr("projects.connections.sockets.user_behind", broken)
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(line) == INTERNAL_ERROR
+        assert code_of(connection) == INTERNAL_ERROR
 
 
 def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,15 +264,15 @@ def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytes
         raise ValueError("no answer")
 
     cookie = cookie_of(site.cast.dave.user)
-    with site.socket("log", cookie) as line:
+    with site.socket("log", cookie) as connection:
         with monkeypatch.context() as patched:
             patched.setattr("projects.connections.watch.states", broken)
             assert looked.wait(SOON)
         Membership.objects.filter(user=site.cast.dave.user).delete()
-        assert code_of(line) == NOT_THERE
+        assert code_of(connection) == NOT_THERE
 
 
-def test_one_person_has_a_limited_number_of_connections(site: Site, settings: Any) -> None:
+def test_connections_per_user_are_limited(site: Site, settings: Any) -> None:
     settings.BERTH_CONNECTIONS_PER_USER = 2
     cookie = cookie_of(site.cast.dave.user)
     with site.socket("live", cookie), site.socket("log", cookie):
@@ -285,4 +285,4 @@ def test_one_person_has_a_limited_number_of_connections(site: Site, settings: An
         refused = httpx.get(url, headers={"Cookie": cookie}, timeout=SOON, trust_env=False)
         assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
         with site.socket("live", cookie_of(site.cast.carol.user)):
-            pass  # another person is not affected
+            pass  # another user is not affected

@@ -27,7 +27,7 @@ def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
 
 
 def eventually(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
-    """The first answer that is enough; real processes take the time they take."""
+    """Poll `look` until `enough` accepts its result, and return it."""
     deadline = time.monotonic() + PATIENCE
     while not enough(answer := look()):
         assert time.monotonic() < deadline, f"not in {PATIENCE} s: {answer}"
@@ -44,35 +44,35 @@ def running(runtime: Runtime, pod_id: str) -> PodReport:
 
 
 class Stage(Protocol):
-    """What a contract test needs besides the port."""
+    """Control over the pods of one runtime, for the contract tests."""
 
     @property
     def runtime(self) -> Runtime: ...
 
     def long(self, pod_id: str) -> PodOrder:
-        """A pod that runs until it is told to end, and ends at SIGTERM."""
+        """Return the order of a pod that runs until `let_end` or SIGTERM."""
 
     def stubborn(self, pod_id: str) -> PodOrder:
-        """One that does not end at SIGTERM."""
+        """Return the order of a pod that ignores SIGTERM."""
 
     def let_end(self, pod_id: str, exit_code: int) -> None: ...
 
     def let_crash(self, pod_id: str, number: int) -> None: ...
 
     def say(self, pod_id: str, data: bytes) -> None:
-        """The pod writes this to its log, and it is there when this returns."""
+        """Let the pod write `data` to its log, and wait until it is there."""
 
     def work(self, pod_id: str) -> None:
-        """The pod keeps a processor busy for a moment, in a process that has ended when this returns."""
+        """Let the pod use CPU for a moment in a child process, and wait until that has ended."""
 
     def pass_grace(self, seconds: int) -> None: ...
 
     def restart(self) -> Runtime:
-        """The runtime as a new process would find it."""
+        """Return a new runtime on the same state, as after a restart."""
 
 
 class LocalStage:
-    """Pods are shells that read what to do from a pipe."""
+    """Pods are shells that read commands from a pipe."""
 
     SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
 
@@ -104,7 +104,7 @@ class LocalStage:
         eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
 
     def pass_grace(self, seconds: int) -> None:
-        """It passes by itself."""
+        """Do nothing: the real clock runs."""
 
     def restart(self) -> Runtime:
         self.runtime = LocalRuntime(self.root, anchor="")
@@ -116,7 +116,7 @@ class LocalStage:
         return int(status["pid"])
 
     def sweep(self) -> None:
-        """No process outlives its test."""
+        """Stop every pod, so that no process outlives its test."""
         for pod_id in self.runtime.list_pods():
             self.runtime.stop(pod_id, 0)
         for pod_id in self.runtime.list_pods():
@@ -130,7 +130,7 @@ class LocalStage:
 
 
 class RayStage(LocalStage):
-    """Pods are the same shells, as jobs on a node of a real cluster that all tests share."""
+    """Pods are the same shells, as jobs on a real Ray cluster that all tests share."""
 
     def __init__(self, cluster: RayCluster, root: Path) -> None:
         self.cluster, self.berth = cluster, root
@@ -143,7 +143,7 @@ class RayStage(LocalStage):
         return self.runtime
 
     def sweep(self) -> None:
-        """The next test's pods have the same names: nothing of these may be left."""
+        """Stop and forget every pod, because the next test reuses their names."""
         super().sweep()
         for pod_id in self.runtime.list_pods():
             self.runtime.forget(pod_id)
@@ -181,7 +181,7 @@ class FakeStage:
 
 
 def alive(pid: int) -> bool:
-    """A zombie is dead: it holds nothing."""
+    """Return whether the process runs; a zombie does not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

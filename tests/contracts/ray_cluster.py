@@ -26,7 +26,7 @@ _HOSTS = itertools.count(2)
 
 
 class RayCluster:
-    """The head is node 0. Addresses of 127.0.0.0/8 all lead here; each node has one, and its own ports."""
+    """A head (node 0) and workers, each with its own loopback address and ports."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -43,14 +43,14 @@ class RayCluster:
         extra = ["--dashboard-agent-listen-port", str(free_port()), "--object-store-memory", "80000000"]
         if not self.at:
             extra += ["--ray-client-server-port", str(free_port())]
-        told = {
+        config = {
             "label": label_of(instance_id), "address": address, "head": f"{head}:{self._gcs}",
             "is_head": not self.at, "secret": SECRET, "root": str(self.home(instance_id)),
             "devices": len(devices), "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path may have 107 bytes
         }  # fmt: skip
         settings = self.root / f"{instance_id}.json"
-        settings.write_text(json.dumps(told))
+        settings.write_text(json.dumps(config))
         with (self.root / f"{instance_id}.log").open("wb") as log:
             self._processes[instance_id] = subprocess.Popen(
                 [sys.executable, "-m", "pools.runtimes.ray.node.main", str(settings)],
@@ -67,12 +67,12 @@ class RayCluster:
         return self._processes[instance_id]
 
     def raylet(self, instance_id: str) -> int:
-        """Its process id."""
+        """Return the process id of the node's raylet."""
         below = descendants(self._processes[instance_id].pid)
         return next(pid for pid in below if name_of(pid) == "raylet")
 
     def ports_on_all_addresses(self) -> list[int]:
-        """Where its processes listen for anybody who reaches this machine."""
+        """Return the ports on which the cluster listens on every address of this machine."""
         inodes = {inode for process in self._processes.values() for inode in _sockets(process.pid)}
         rows = [
             line.split()
@@ -83,7 +83,7 @@ class RayCluster:
         return sorted({int(port, 16) for address, port in listening if not address.strip("0")})
 
     def wait(self) -> None:
-        """Until every node has registered."""
+        """Wait until every node has registered."""
         head = next(iter(self.at.values()))
         address = f"http://{head.address}:{JOBS_PORT}/nodes?view=summary"
         deadline = time.monotonic() + BOOT_SECONDS
@@ -93,10 +93,10 @@ class RayCluster:
             assert all(process.poll() is None for process in self._processes.values()), self._logs()
             time.sleep(0.1)
             with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
-                told = httpx.get(
+                body = httpx.get(
                     address, headers={"Authorization": f"Bearer {SECRET}"}, timeout=5, trust_env=False
                 ).json()
-                summary = told["data"]["summary"]
+                summary = body["data"]["summary"]
                 alive = sum(node["raylet"]["state"] == "ALIVE" for node in summary)
 
     def end(self) -> None:
@@ -114,7 +114,7 @@ class RayCluster:
 
 @contextlib.contextmanager
 def ray_cluster(root: Path) -> Iterator[RayCluster]:
-    """A head and two nodes with two devices each."""
+    """Run a head and two nodes with two devices each."""
     cluster = RayCluster(root)
     try:
         cluster.add("i-head")
@@ -134,8 +134,8 @@ def name_of(pid: int) -> str:
 
 
 def _sockets(root: int) -> set[str]:
-    """By number, those that a process and all below it have open."""
-    found = set()
+    """Return the inodes of the sockets that a process and its descendants have open."""
+    sockets = set()
     for pid in [root, *descendants(root)]:
         descriptors: list[Path] = []
         with contextlib.suppress(OSError):  # it ended meanwhile
@@ -144,8 +144,8 @@ def _sockets(root: int) -> set[str]:
             with contextlib.suppress(OSError):
                 kind, _, number = str(fd.readlink()).partition(":")
                 if kind == "socket":
-                    found.add(number.strip("[]"))
-    return found
+                    sockets.add(number.strip("[]"))
+    return sockets
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""The contract of every provider."""
+"""Contract tests of every provider."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    """Room for four instances of two GPUs, each ready at once. Bare moto has room for any number."""
+    """A provider with capacity for four instances of two GPUs; bare moto has unlimited capacity."""
     match request.param:
         case "fake":
             yield FakeProvider(capacity=4)
@@ -53,26 +53,26 @@ def provider(
 
 
 def static_provider() -> Provider:
-    """Four machines have joined each of two pools."""
+    """Return a static provider whose two pools have four machines each."""
     shape = {"provider": "static", "runtime": "fake", "gpus_per_node": 2, "cpu_milli": 4000}
     for name in ("small", "large"):
         pool = services.create_pool(acting=SYSTEM, name=name, nodes=(0, 8), memory_mib=8192, **shape)
         for number in range(4):
             _, token = services.issue_join_token(acting=SYSTEM, pool=pool, lasts=timedelta(hours=1), at=START)
             gpus = f"GPU-{number}a", f"GPU-{number}b"
-            has = Measured(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
-            services.join(pool_name=name, token=token, measured=has, at=START)
+            measured = Measured(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
+            services.join(pool_name=name, token=token, measured=measured, at=START)
     return StaticProvider(lambda: START)
 
 
 @pytest.fixture
-def short_of_machines(request: pytest.FixtureRequest, provider: Provider) -> Provider:
+def provider_with_limited_capacity(request: pytest.FixtureRequest, provider: Provider) -> Provider:
     if "bare moto" in request.node.name:
         pytest.skip("moto never runs out of machines")
     return provider
 
 
-def test_an_order_brings_instances_for_consecutive_ordinals(provider: Provider) -> None:
+def test_order_returns_instances_with_consecutive_ordinals(provider: Provider) -> None:
     made = provider.provision(order(count=2, start=3)).instances
     assert [instance.ordinal for instance in made] == [3, 4]
     assert {instance.client_token for instance in made} == {"t-1"}
@@ -81,13 +81,13 @@ def test_an_order_brings_instances_for_consecutive_ordinals(provider: Provider) 
     assert provider.list_instances("small") == made
 
 
-def test_the_same_order_twice_brings_no_more(provider: Provider) -> None:
+def test_repeated_order_returns_the_same_instances(provider: Provider) -> None:
     first = provider.provision(order())
     assert provider.provision(order()) == first
     assert len(provider.list_instances("small")) == 2
 
 
-def test_the_same_order_after_its_end_brings_nothing_back(provider: Provider) -> None:
+def test_repeated_order_does_not_revive_terminated_instances(provider: Provider) -> None:
     made = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in made])
     again = provider.provision(order()).instances
@@ -95,16 +95,18 @@ def test_the_same_order_after_its_end_brings_nothing_back(provider: Provider) ->
     assert living(provider) == []
 
 
-def test_fewer_come_where_there_are_no_more_and_it_says_so(short_of_machines: Provider) -> None:
-    result = short_of_machines.provision(order(count=6))
+def test_order_beyond_capacity_is_filled_in_part_with_a_message(
+    provider_with_limited_capacity: Provider,
+) -> None:
+    result = provider_with_limited_capacity.provision(order(count=6))
     assert len(result.instances) == 4
     assert result.message
     with pytest.raises(ProviderError) as refused:
-        short_of_machines.provision(order("t-2", start=4))
+        provider_with_limited_capacity.provision(order("t-2", start=4))
     assert refused.value.kind == ProviderErrorKind.CAPACITY
 
 
-def test_what_was_ended_makes_room(provider: Provider) -> None:
+def test_terminated_instance_frees_capacity(provider: Provider) -> None:
     made = provider.provision(order(count=4)).instances
     provider.terminate("small", [made[1].instance_id])
     assert living(provider) == [0, 2, 3]
@@ -113,7 +115,7 @@ def test_what_was_ended_makes_room(provider: Provider) -> None:
     assert len(living(provider)) == 4
 
 
-def test_ending_twice_or_the_unknown_is_no_error(provider: Provider) -> None:
+def test_terminating_ended_or_unknown_instances_is_no_error(provider: Provider) -> None:
     made = provider.provision(order()).instances
     names = [instance.instance_id for instance in made]
     for _ in range(2):
@@ -121,7 +123,7 @@ def test_ending_twice_or_the_unknown_is_no_error(provider: Provider) -> None:
     assert living(provider) == []
 
 
-def test_pools_do_not_see_each_others_instances(provider: Provider) -> None:
+def test_pools_list_and_terminate_only_their_own_instances(provider: Provider) -> None:
     provider.provision(order())
     theirs = provider.provision(order("t-2", pool="large")).instances
     provider.terminate("small", [instance.instance_id for instance in theirs])
@@ -131,7 +133,7 @@ def test_pools_do_not_see_each_others_instances(provider: Provider) -> None:
 
 
 def living(provider: Provider) -> list[int]:
-    """The ordinals of what costs money."""
+    """Return the ordinals of the instances that cost money."""
     listed = provider.list_instances("small")
     return [instance.ordinal for instance in listed if instance.state not in OVER]
 

@@ -1,4 +1,4 @@
-"""The runtime contract on a real Ray cluster."""
+"""Contract tests of the Ray runtime on a real cluster."""
 
 import contextlib
 import inspect
@@ -38,14 +38,14 @@ from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.contracts import test_runtime as contract
 from tests.contracts.pods import order
-nodes = [NodeAt(**{**told, "devices": tuple(told["devices"])}) for told in json.loads(sys.argv[2])]
+nodes = [NodeAt(**{**node, "devices": tuple(node["devices"])}) for node in json.loads(sys.argv[2])]
 runtime = RayRuntime(Path(sys.argv[1]), lambda: nodes, prefix=sys.argv[3])
 runtime.start(order("p-1", "sh", "-c", "echo one; sleep 600"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-# The whole contract. Tests of one file share a process, and so one cluster.
+# The whole contract runs here, because the tests of one file share a process and its cluster.
 globals().update(
     {
         name: claim
@@ -62,17 +62,17 @@ def stage(cluster: RayCluster, tmp_path: Path) -> Iterator[RayStage]:
     stage.sweep()
 
 
-def test_a_pod_runs_on_the_node_and_sees_the_devices_that_were_chosen(stage: RayStage) -> None:
+def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None:
     say = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $BERTH_POD_DIR")
     stage.runtime.start(order("p-1", *say, instance_id="i-1", devices=("GPU-d",)))
     stage.runtime.start(order("p-2", *say, instance_id="i-0", devices=("GPU-a", "GPU-b")))
     for pod_id, node, devices in (("p-1", "i-1", "GPU-d"), ("p-2", "i-0", "GPU-a,GPU-b")):
         assert ended(stage.runtime, pod_id).exit_code == 0
-        said = stage.runtime.read_log(pod_id, 0, 1000).data.decode()
-        assert said == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
+        output = stage.runtime.read_log(pod_id, 0, 1000).data.decode()
+        assert output == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
 
 
-def test_ray_lets_nobody_have_a_device_that_somebody_has(stage: RayStage) -> None:
+def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:
     half = {"devices": ("GPU-a",), "device_milli": 500}
     for pod_id in ("p-1", "p-2", "p-3"):
         stage.runtime.start(order(pod_id, "sh", "-c", stage.SHELL, **half))
@@ -80,14 +80,12 @@ def test_ray_lets_nobody_have_a_device_that_somebody_has(stage: RayStage) -> Non
         lambda: {i: report.state for i, report in stage.runtime.look(("p-1", "p-2", "p-3")).items()},
         lambda states: list(states.values()).count(PodState.RUNNING) == 2,
     )
-    (waits,) = (pod_id for pod_id, state in states.items() if state is PodState.STARTING)
-    stage.let_end(next(pod_id for pod_id in states if pod_id != waits), 0)
-    running(stage.runtime, waits)
+    (pending,) = (pod_id for pod_id, state in states.items() if state is PodState.STARTING)
+    stage.let_end(next(pod_id for pod_id in states if pod_id != pending), 0)
+    running(stage.runtime, pending)
 
 
-def test_node_is_free_of_obstacles_once_its_agent_answers_and_its_raylet_is_registered(
-    stage: RayStage, tmp_path: Path
-) -> None:
+def test_obstacles_name_silent_agents_and_unregistered_raylets(stage: RayStage, tmp_path: Path) -> None:
     at = stage.cluster.at
     silent = replace(at["i-0"], instance_id="i-8", address=at["i-0"].address.rpartition(".")[0] + ".250")
     unregistered = replace(at["i-1"], instance_id="i-9")
@@ -99,12 +97,12 @@ def test_node_is_free_of_obstacles_once_its_agent_answers_and_its_raylet_is_regi
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 
-def test_stop_of_a_pod_that_its_node_may_have_is_repeated(stage: RayStage, tmp_path: Path) -> None:
+def test_stop_is_repeated_after_the_node_was_unreachable(stage: RayStage, tmp_path: Path) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     at = stage.cluster.at
-    away = replace(at["i-0"], address=at["i-0"].address.rpartition(".")[0] + ".250")
-    cut_off = RayRuntime(stage.berth, lambda: [at["i-head"], away])
+    unreachable = replace(at["i-0"], address=at["i-0"].address.rpartition(".")[0] + ".250")
+    cut_off = RayRuntime(stage.berth, lambda: [at["i-head"], unreachable])
     with pytest.raises(RuntimeFailure, match="does not answer"):
         cut_off.stop("p-1", 0)
     assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
@@ -112,7 +110,7 @@ def test_stop_of_a_pod_that_its_node_may_have_is_repeated(stage: RayStage, tmp_p
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
 
-def test_nobody_is_answered_without_the_secret_of_the_cluster(cluster: RayCluster) -> None:
+def test_jobs_and_agents_require_the_cluster_secret(cluster: RayCluster) -> None:
     head, node = cluster.at["i-head"], cluster.at["i-0"]
     jobs, agent = f"http://{head.address}:{JOBS_PORT}/api/jobs/", f"http://{node.address}:{AGENT_PORT}/known"
     for headers in ({}, {"Authorization": "Bearer wrong"}):
@@ -121,7 +119,7 @@ def test_nobody_is_answered_without_the_secret_of_the_cluster(cluster: RayCluste
             assert answer.status_code in (401, 403), (method, url, answer.text)
 
 
-def test_what_listens_on_all_addresses_answers_nobody_without_the_secret(cluster: RayCluster) -> None:
+def test_ports_on_all_addresses_require_the_secret(cluster: RayCluster) -> None:
     open_ports = cluster.ports_on_all_addresses()
     assert open_ports, "raylets and the head's store do, with the secret"
     for port in open_ports:
@@ -130,21 +128,24 @@ def test_what_listens_on_all_addresses_answers_nobody_without_the_secret(cluster
             assert answer.status_code in (401, 403), (port, answer.text[:200])
 
 
-def test_rays_calls_ask_for_the_secret_on_every_port(cluster: RayCluster) -> None:
-    """One call of each service that listens on all addresses: the head's store, raylets, their agents."""
-    asked = dict.fromkeys(GUARDED, 0)
+def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> None:
+    """The services that listen on all addresses: the head's store, raylets and their agents."""
+    refusals = dict.fromkeys(GUARDED, 0)
     for port in cluster.ports_on_all_addresses():
         for call in GUARDED:
-            with grpc.insecure_channel(f"127.0.0.1:{port}") as line, pytest.raises(grpc.RpcError) as refused:
-                line.unary_unary(call)(b"", timeout=10)
+            with (
+                grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+                pytest.raises(grpc.RpcError) as refused,
+            ):
+                channel.unary_unary(call)(b"", timeout=10)
             code = refused.value.code()
             assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED), (port, call)
-            asked[call] += code is grpc.StatusCode.UNAUTHENTICATED
+            refusals[call] += code is grpc.StatusCode.UNAUTHENTICATED
     nodes = len(cluster.at)
-    assert asked == dict(zip(GUARDED, (1, nodes, nodes, nodes), strict=True))
+    assert refusals == dict(zip(GUARDED, (1, nodes, nodes, nodes), strict=True))
 
 
-def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage, tmp_path: Path) -> None:
+def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_path: Path) -> None:
     fields = ("instance_id", "pool", "ordinal", "address", "devices", "secret")
     nodes = [{name: getattr(node, name) for name in fields} for node in stage.cluster.at.values()]
     prefix = f"{tmp_path.name}-"
@@ -152,7 +153,7 @@ def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage,
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
     stage.restart()
-    stage.runtime.glance()  # as the watch does, which may begin before anybody said which nodes there are
+    stage.runtime.glance()  # as the watch does, which may begin before the nodes are set
     report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.look(["p-1"])["p-1"] == report
@@ -164,7 +165,7 @@ def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage,
     assert stage.runtime.read_log("p-1", 0, 100).data == b"one\n"
 
 
-def test_the_log_of_an_ended_pod_comes_home_before_its_node_goes(stage: RayStage) -> None:
+def test_log_of_an_ended_pod_is_copied_before_its_node_leaves(stage: RayStage) -> None:
     stage.runtime.wake_fds()
     stage.runtime.start(order("p-1", "echo", "kept"))
     ended(stage.runtime, "p-1")
@@ -174,7 +175,7 @@ def test_the_log_of_an_ended_pod_comes_home_before_its_node_goes(stage: RayStage
     assert without.read_log("p-1", 0, 100).data == b"kept\n"
 
 
-def test_pods_of_a_node_that_is_gone_are_lost(stage: RayStage) -> None:
+def test_pods_of_a_removed_node_are_lost(stage: RayStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     without = RayRuntime(stage.berth, lambda: [stage.cluster.at["i-head"]])
@@ -183,7 +184,7 @@ def test_pods_of_a_node_that_is_gone_are_lost(stage: RayStage) -> None:
 
 
 @pytest.mark.heavy
-def test_a_killed_raylet_loses_its_pods_with_all_their_processes_and_nobody_elses(stage: RayStage) -> None:
+def test_killed_raylet_loses_only_its_own_pods(stage: RayStage) -> None:
     cluster = stage.cluster
     cluster.add("i-2")
     cluster.wait()

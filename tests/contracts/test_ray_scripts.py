@@ -1,4 +1,4 @@
-"""The scripts that add a machine to a Ray cluster and remove it."""
+"""Tests of the scripts that add a machine to a Ray cluster and remove it."""
 
 import io
 import os
@@ -20,11 +20,11 @@ from pools.runtimes.shim.processes import descendants
 from tests.contracts.pods import ended, order, running
 
 HEAD = NodeAt("machine/7", "metal", 0, "127.99.1.1", ("GPU-a", "GPU-b"), "5ec2e7" * 10)
-NOT_ITS_OWN_DOING = (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
+EXTERNAL_CAUSES = (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
 WORKER = NodeAt("machine/8", "metal", 1, "127.99.1.2", (), "5ec2e7" * 10)
 
 
-def test_what_a_node_runs_needs_nothing_but_python(tmp_path: Path) -> None:
+def test_node_code_needs_only_the_standard_library(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
         tar.extractall(tmp_path, filter="data")
     code = "import sys; sys.path.insert(0, sys.argv[1]); import pools.runtimes.ray.node.main as m; print(m)"
@@ -34,22 +34,22 @@ def test_what_a_node_runs_needs_nothing_but_python(tmp_path: Path) -> None:
     assert str(tmp_path) in done.stdout
 
 
-def test_a_node_joins_the_head_of_its_pool(tmp_path: Path) -> None:
+def test_start_script_names_the_head_of_the_pool(tmp_path: Path) -> None:
     nodes = [HEAD, WORKER]
-    told = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
-    assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in told.start
-    assert told.start == start_script(WORKER, HEAD), "a machine runs it again when it changes"
-    for script in (told.start, told.stop):
+    instructions = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
+    assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in instructions.start
+    assert instructions.start == start_script(WORKER, HEAD), "a machine runs the script again when it changes"
+    for script in (instructions.start, instructions.stop):
         assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
-def test_a_node_waits_for_a_head(tmp_path: Path) -> None:
+def test_node_without_a_head_has_no_start_script(tmp_path: Path) -> None:
     assert RayRuntime(tmp_path, lambda: [WORKER]).instructions(WORKER).start == ""
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(200)
-def test_a_machine_that_ran_the_script_runs_pods_until_it_ran_the_other(tmp_path: Path) -> None:
+def test_machine_runs_pods_between_start_and_stop_script(tmp_path: Path) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -58,25 +58,27 @@ def test_a_machine_that_ran_the_script_runs_pods_until_it_ran_the_other(tmp_path
         "BERTH_MACHINE_STATE": str(tmp_path / "state"), "PYTHONPATH": "",
     }  # fmt: skip
     runtime = RayRuntime(tmp_path / "berth", lambda: [HEAD])
-    told = runtime.instructions(HEAD)
+    instructions = runtime.instructions(HEAD)
     try:
-        for _ in range(2):  # no harm when run again
-            subprocess.run(["sh", "-c", told.start], env=env, check=True)
-        there = order("p-1", "sh", "-c", "pwd; exit 3", instance_id="machine/7")
-        _patiently(lambda: runtime.start(there))
+        for _ in range(2):  # the script may run again
+            subprocess.run(["sh", "-c", instructions.start], env=env, check=True)
+        pod = order("p-1", "sh", "-c", "pwd; exit 3", instance_id="machine/7")
+        _retry(lambda: runtime.start(pod))
         assert ended(runtime, "p-1").exit_code == 3
         assert runtime.read_log("p-1", 0, 500).data.decode().startswith(str(tmp_path / "state/ray/node/pods"))
     finally:
         subprocess.run(["sh", "-c", STOP], env=env, check=True)
     assert not (tmp_path / "state/ray/node/secret").exists()
-    ours = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
-    assert ours == []
+    remaining = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
+    ]
+    assert remaining == []
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-def test_machines_whose_head_died_are_a_cluster_again_by_themselves(tmp_path: Path) -> None:
-    """The machine starts its node anew; the others find it where it was. What ran is told as lost, once."""
+def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
+    """The head's machine restarts it at the same address. Pods that ran are reported as lost, once."""
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -89,33 +91,35 @@ def test_machines_whose_head_died_are_a_cluster_again_by_themselves(tmp_path: Pa
         for node in nodes:
             subprocess.run(["sh", "-c", runtime.instructions(node).start], env=places[node], check=True)
         for node in nodes:
-            there = order(names[node], "sleep", "600", instance_id=node.instance_id)
-            _patiently(lambda there=there: runtime.start(there))
+            pod = order(names[node], "sleep", "600", instance_id=node.instance_id)
+            _retry(lambda pod=pod: runtime.start(pod))
         for node in nodes:
             running(runtime, names[node])
         loop = int((tmp_path / "m0/ray/pid").read_text())
         [head] = [pid for pid in descendants(loop) if "ray.node.main" in _command(pid)]
         os.kill(head, signal.SIGKILL)
         for node in nodes:
-            # Stopped: the node ended its pods, and was back before Berth asked.
-            assert ended(runtime, names[node]).cause in NOT_ITS_OWN_DOING
+            # STOPPED: the node ended its pods and was back before Berth looked.
+            assert ended(runtime, names[node]).cause in EXTERNAL_CAUSES
         for node in nodes:
-            there = order(f"{names[node]}-again", "echo", "back", instance_id=node.instance_id)
-            _patiently(lambda there=there: runtime.start(there))
-            assert ended(runtime, there.pod_id).exit_code == 0
-            assert runtime.read_log(there.pod_id, 0, 100).data == b"back\n"
+            pod = order(f"{names[node]}-again", "echo", "back", instance_id=node.instance_id)
+            _retry(lambda pod=pod: runtime.start(pod))
+            assert ended(runtime, pod.pod_id).exit_code == 0
+            assert runtime.read_log(pod.pod_id, 0, 100).data == b"back\n"
     finally:
         for node in nodes:
             subprocess.run(["sh", "-c", STOP], env=places[node], check=True)
-    ours = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
-    assert ours == []
+    remaining = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)
+    ]
+    assert remaining == []
 
 
 def _command(pid: int) -> str:
     return _read(Path(f"/proc/{pid}/cmdline")).replace(b"\0", b" ").decode()
 
 
-def _patiently(attempt: Callable[[], None]) -> None:
+def _retry(attempt: Callable[[], None]) -> None:
     deadline = time.monotonic() + 240
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The contract of every runtime; `test_ray.py` covers Ray."""
+"""Contract tests of every runtime; `test_ray.py` runs them on Ray."""
 
 import select
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     local.sweep()
 
 
-def test_a_pod_runs_and_its_exit_code_is_kept(stage: Stage) -> None:
+def test_ended_pod_reports_its_exit_code(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     report = running(stage.runtime, "p-1")
     assert report.started_at is not None
@@ -31,7 +31,7 @@ def test_a_pod_runs_and_its_exit_code_is_kept(stage: Stage) -> None:
     assert report.started_at <= report.ended_at  # type: ignore[operator]
 
 
-def test_a_pod_that_crashes_is_reported_with_its_signal(stage: Stage) -> None:
+def test_crashed_pod_reports_its_signal(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.let_crash("p-1", 11)
@@ -39,7 +39,7 @@ def test_a_pod_that_crashes_is_reported_with_its_signal(stage: Stage) -> None:
     assert (report.exit_code, report.signal, report.cause) == (None, 11, PodCause.NONE)
 
 
-def test_a_pod_is_started_once_however_often_it_is_asked_for(stage: Stage) -> None:
+def test_repeated_start_starts_the_pod_once(stage: Stage) -> None:
     for _ in range(3):
         stage.runtime.start(stage.long("p-1"))
     first = running(stage.runtime, "p-1")
@@ -51,7 +51,7 @@ def test_a_pod_is_started_once_however_often_it_is_asked_for(stage: Stage) -> No
     assert stage.runtime.look(["p-1"])["p-1"].exit_code == 3
 
 
-def test_a_stop_ends_the_pod_within_its_grace(stage: Stage) -> None:
+def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.runtime.stop("p-1", 60)
@@ -61,7 +61,7 @@ def test_a_stop_ends_the_pod_within_its_grace(stage: Stage) -> None:
     assert stage.runtime.look(["p-1"])["p-1"] == report
 
 
-def test_a_pod_that_ignores_the_request_is_killed_after_its_grace(stage: Stage) -> None:
+def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
     stage.say("p-1", b"here\n")  # by now it ignores SIGTERM
@@ -72,7 +72,7 @@ def test_a_pod_that_ignores_the_request_is_killed_after_its_grace(stage: Stage) 
     assert (report.signal, report.cause) == (9, PodCause.STOPPED)
 
 
-def test_a_second_stop_may_shorten_the_grace(stage: Stage) -> None:
+def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
     stage.say("p-1", b"here\n")
@@ -81,7 +81,7 @@ def test_a_second_stop_may_shorten_the_grace(stage: Stage) -> None:
     assert ended(stage.runtime, "p-1").signal == 9
 
 
-def test_a_stop_that_comes_first_prevents_the_start(stage: Stage) -> None:
+def test_stop_before_the_start_prevents_it(stage: Stage) -> None:
     stage.runtime.stop("p-1", 10)
     stage.runtime.start(stage.long("p-1"))
     report = stage.runtime.look(["p-1"])["p-1"]
@@ -89,13 +89,13 @@ def test_a_stop_that_comes_first_prevents_the_start(stage: Stage) -> None:
     assert stage.runtime.list_pods() == ("p-1",)
 
 
-def test_a_pod_nobody_heard_of_is_unknown(stage: Stage) -> None:
+def test_pod_that_was_never_started_is_unknown(stage: Stage) -> None:
     assert stage.runtime.look(["p-9"])["p-9"].state == PodState.UNKNOWN
     assert stage.runtime.look([]) == {}
     assert stage.runtime.read_log("p-9", 0, 100).data == b""
 
 
-def test_pods_and_their_ends_survive_a_restart_of_who_started_them(stage: Stage) -> None:
+def test_pods_survive_a_restart_of_the_runtime(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     stage.runtime.start(stage.long("p-2"))
     before = running(stage.runtime, "p-1")
@@ -109,12 +109,12 @@ def test_pods_and_their_ends_survive_a_restart_of_who_started_them(stage: Stage)
     assert ended(after, "p-2").signal == 6
 
 
-def test_a_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> None:
+def test_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.say("p-1", b"one\ntwo\n")
     stage.runtime.forget("p-1")
-    assert stage.runtime.list_pods() == ("p-1",), "a pod that runs is not forgotten"
+    assert stage.runtime.list_pods() == ("p-1",), "a running pod is not forgotten"
     stage.let_end("p-1", 0)
     ended(stage.runtime, "p-1")
     stage.runtime.forget("p-1")
@@ -127,7 +127,7 @@ def test_a_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> 
     assert stage.runtime.read_log("p-1", 0, 100).data == b""
 
 
-def test_a_log_is_read_by_byte_while_it_grows(stage: Stage) -> None:
+def test_growing_log_is_read_by_offset(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     text = "Grüße\0\xff\n".encode() + b"\xff\xfe half a line"
@@ -148,7 +148,7 @@ def test_a_log_is_read_by_byte_while_it_grows(stage: Stage) -> None:
     assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
 
 
-def test_the_tail_of_a_log_is_whole_lines(stage: Stage) -> None:
+def test_tail_of_a_log_has_whole_lines(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.say("p-1", b"one\ntwo\r\nthree\nfour")
@@ -159,16 +159,18 @@ def test_the_tail_of_a_log_is_whole_lines(stage: Stage) -> None:
     assert stage.runtime.tail_log("p-1", 0).data == b""
 
 
-def test_what_pods_use_is_measured_while_they_run(stage: Stage) -> None:
+def test_usage_of_running_pods_is_measured(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     stage.runtime.start(stage.long("p-2"))
     running(stage.runtime, "p-1")
     running(stage.runtime, "p-2")
     before = stage.runtime.measure(["p-1", "p-2", "p-9"], []).pods
-    assert before.keys() == {"p-1", "p-2"}, "a pod nobody heard of uses nothing that one could measure"
+    assert before.keys() == {"p-1", "p-2"}, "an unknown pod is not measured"
     stage.work("p-1")
     after = stage.restart().measure(["p-1", "p-2"], []).pods
-    assert after["p-1"].cpu_seconds >= before["p-1"].cpu_seconds + 0.05, "what ended children used counts"
+    assert after["p-1"].cpu_seconds >= before["p-1"].cpu_seconds + 0.05, (
+        "the usage of ended child processes counts"
+    )
     assert after["p-2"].cpu_seconds <= before["p-2"].cpu_seconds + 0.04
     assert after["p-1"].memory_mib < 100
     stage.let_end("p-1", 0)
@@ -176,14 +178,14 @@ def test_what_pods_use_is_measured_while_they_run(stage: Stage) -> None:
     assert stage.runtime.measure(["p-1"], []).pods == {}
 
 
-def test_a_command_that_cannot_be_started_is_a_report(stage: Stage) -> None:
+def test_command_that_cannot_start_is_reported(stage: Stage) -> None:
     stage.runtime.start(order("p-1", "echo", "a\0b"))
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
     assert "NUL" in report.message
 
 
-def test_somebody_who_waits_is_woken(stage: Stage) -> None:
+def test_pod_changes_wake_a_waiting_process(stage: Stage) -> None:
     fds = stage.runtime.wake_fds()
     stage.runtime.start(stage.long("p-1"))
     assert select.select(fds, [], [], PATIENCE)[0]
@@ -195,7 +197,7 @@ def test_somebody_who_waits_is_woken(stage: Stage) -> None:
     assert ended(stage.runtime, "p-1").exit_code == 0
 
 
-def test_ranks_that_meet_get_different_ports(stage: Stage) -> None:
+def test_rendezvous_ports_are_distinct(stage: Stage) -> None:
     places = {stage.runtime.rendezvous() for _ in range(50)}
     assert len(places) == 50
     assert {host for host, _ in places} <= {"127.0.0.1", ""}
@@ -203,7 +205,7 @@ def test_ranks_that_meet_get_different_ports(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 200, "a\0b", "a\nb"])
-def test_a_name_cannot_lead_out_of_its_directory(tmp_path: Path, name: str) -> None:
+def test_pod_name_cannot_escape_its_directory(tmp_path: Path, name: str) -> None:
     local = LocalStage(tmp_path)
     for attempt in (
         lambda: local.runtime.start(order(name)),

@@ -1,4 +1,4 @@
-"""Claims about the embedded PostgreSQL: who may connect to it, and as what."""
+"""Tests of logins to the embedded PostgreSQL."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import pytest
 from berth.db import embedded
 from berth.db.embedded import DatabaseTrouble, Embedded, serving
 from berth.db.embedded_roles import HBA, ROLE
-from tests.conftest import IN_A_HURRY
+from tests.conftest import FAST_SETTINGS
 
 OLDER_HBA = "local all all trust\n"
 OLDER_CONTENTS = """
@@ -31,17 +31,17 @@ INSERT INTO runs (name) VALUES ('first');
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Short enough for a socket, and passable for PostgreSQL's own account."""
+    """A directory with a path short enough for a socket and accessible to PostgreSQL's account."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
         yield Path(made)
 
 
 @pytest.fixture
 def cluster(place: Path) -> Embedded:
-    return Embedded(place / "postgres", IN_A_HURRY)
+    return Embedded(place / "postgres", FAST_SETTINGS)
 
 
-def one(url: str, query: str) -> object:
+def query_one(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
         row = connection.execute(query).fetchone()  # type: ignore[call-overload]
     return row[0] if row else None
@@ -52,8 +52,8 @@ def as_role(cluster: Embedded, role: str, password: str = "") -> str:
     return f"postgresql://{login}@/postgres?host={cluster.socket}"
 
 
-def older(cluster: Embedded) -> None:
-    """A cluster as the release before made and used it: everybody at its socket is its superuser."""
+def create_older_cluster(cluster: Embedded) -> None:
+    """Create a cluster as the previous release did: every local user is its superuser."""
     cluster._create()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
@@ -75,12 +75,12 @@ def older(cluster: Embedded) -> None:
         server.wait(30)
 
 
-def test_berth_is_no_superuser_and_owns_its_database(cluster: Embedded, place: Path) -> None:
+def test_berth_role_owns_its_database_and_is_no_superuser(cluster: Embedded, place: Path) -> None:
     with serving(cluster, log=place / "log"):
         flags = (
             "SELECT (rolname, rolsuper, rolcreatedb, rolcreaterole)::text FROM pg_roles WHERE rolname = user"
         )
-        assert one(cluster.url(), flags) == f"({ROLE},f,f,f)"
+        assert query_one(cluster.url(), flags) == f"({ROLE},f,f,f)"
         with psycopg.connect(cluster.url()) as connection:
             connection.execute("CREATE TABLE t (id int)")
             for forbidden in ("COPY t FROM PROGRAM 'id'", "SELECT pg_read_file('/etc/hostname')"):
@@ -88,17 +88,17 @@ def test_berth_is_no_superuser_and_owns_its_database(cluster: Embedded, place: P
                     connection.execute(forbidden)
 
 
-def test_no_login_without_the_password(cluster: Embedded, place: Path) -> None:
+def test_login_requires_the_password(cluster: Embedded, place: Path) -> None:
     assert cluster.url().startswith(f"postgresql://{ROLE}@")
     with serving(cluster, log=place / "log"):
         for login in (as_role(cluster, ROLE), as_role(cluster, ROLE, "guess"), as_role(cluster, "berth"),
                       as_role(cluster, "postgres"), as_role(cluster, "root")):  # fmt: skip
             with pytest.raises(psycopg.OperationalError, match=r"no password|authentication|reject"):
                 psycopg.connect(login, connect_timeout=5)
-        assert one(cluster.url(), "SELECT 1") == 1
+        assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_the_password_is_for_its_owner_alone_and_stays_the_same(cluster: Embedded, place: Path) -> None:
+def test_password_is_private_and_stays_the_same(cluster: Embedded, place: Path) -> None:
     with serving(cluster, log=place / "log"):
         first = cluster.password_file.read_text()
     assert cluster.password_file.stat().st_mode & 0o777 == 0o600
@@ -111,28 +111,26 @@ def test_the_password_is_for_its_owner_alone_and_stays_the_same(cluster: Embedde
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user"
 )
-def test_another_user_of_the_machine_reaches_neither_socket_nor_password(
-    cluster: Embedded, place: Path
-) -> None:
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+def test_other_users_reach_neither_socket_nor_password(cluster: Embedded, place: Path) -> None:
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with serving(cluster, log=place / "log"):
         for command in ([str(embedded.programs() / "psql"), "-c", "SELECT 1", cluster.url()],
                         ["cat", str(cluster.password_file)]):  # fmt: skip
-            done = subprocess.run([*nobody, *command], capture_output=True, text=True, check=False)
+            done = subprocess.run([*as_nobody, *command], capture_output=True, text=True, check=False)
             assert "Permission denied" in done.stderr, done
 
 
-def test_a_cluster_of_an_older_release_is_restricted_in_place(cluster: Embedded, place: Path) -> None:
-    older(cluster)
+def test_cluster_of_an_older_release_is_restricted_in_place(cluster: Embedded, place: Path) -> None:
+    create_older_cluster(cluster)
     with serving(cluster, log=place / "log"):
         with pytest.raises(psycopg.OperationalError, match="reject"):
             psycopg.connect(as_role(cluster, "berth"), connect_timeout=5)
-        assert one(cluster.url(), "SELECT name FROM runs") == "first"
+        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
         not_ours = (
             "SELECT count(*) FROM pg_class"
             " WHERE relnamespace = 'public'::regnamespace AND relowner <> user::regrole"
         )
-        assert one(cluster.url(), not_ours) == 0
+        assert query_one(cluster.url(), not_ours) == 0
         with psycopg.connect(cluster.url()) as connection:
             for change in ("ALTER TABLE runs ADD COLUMN more int", "INSERT INTO names VALUES ('second')",
                            "ALTER TYPE phase ADD VALUE 'failed'", "ALTER SEQUENCE numbers RESTART 5",
@@ -141,10 +139,10 @@ def test_a_cluster_of_an_older_release_is_restricted_in_place(cluster: Embedded,
                 connection.execute(change)  # type: ignore[call-overload]
 
 
-def test_an_upgrade_that_was_interrupted_is_done_again(
+def test_interrupted_upgrade_is_repeated(
     cluster: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older(cluster)
+    create_older_cluster(cluster)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -154,26 +152,26 @@ def test_an_upgrade_that_was_interrupted_is_done_again(
         with pytest.raises(KeyboardInterrupt):
             cluster.prepare()
     with serving(cluster, log=place / "log"):
-        assert one(cluster.url(), "SELECT name FROM runs") == "first"
+        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
 
 
-def test_a_lost_password_is_replaced_at_the_next_start(cluster: Embedded, place: Path) -> None:
+def test_missing_password_is_replaced_at_the_next_start(cluster: Embedded, place: Path) -> None:
     with serving(cluster, log=place / "log"):
         first = cluster.url()
     cluster.password_file.unlink()
     with serving(cluster, log=place / "log"):
         assert cluster.url() != first
-        assert one(cluster.url(), "SELECT 1") == 1
+        assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_a_password_that_does_not_fit_says_what_to_do(cluster: Embedded, place: Path) -> None:
+def test_wrong_password_file_is_refused_with_advice(cluster: Embedded, place: Path) -> None:
     cluster.prepare()
     cluster.password_file.write_text("another\n")
     with pytest.raises(DatabaseTrouble, match="Remove that file"), serving(cluster, log=place / "log"):
         pass
 
 
-def test_data_in_the_place_of_a_new_cluster_is_left_alone(cluster: Embedded) -> None:
+def test_existing_files_are_not_overwritten_by_a_new_cluster(cluster: Embedded) -> None:
     cluster.data.mkdir()
     (cluster.data / "notes").write_text("mine")
     with pytest.raises(DatabaseTrouble, match="not empty"):
@@ -188,8 +186,8 @@ Embedded(pathlib.Path(sys.argv[1])).prepare()
 """
 
 
-def killed_once(exists: Path, cluster: Embedded) -> None:
-    """Prepare the cluster in a process that is killed as soon as this file exists."""
+def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
+    """Prepare the cluster in a process, and kill it as soon as `exists` exists."""
     process = subprocess.Popen([sys.executable, "-c", PREPARE, str(cluster.data)])
     deadline = time.monotonic() + 60
     while not exists.exists():
@@ -198,23 +196,21 @@ def killed_once(exists: Path, cluster: Embedded) -> None:
         time.sleep(0.001)
     process.kill()
     process.wait()
-    while cluster.holder() is not None:  # what it had started ends with it
+    while cluster.holder() is not None:  # processes it had started end too
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_first_start_killed_while_the_cluster_is_created_is_done_again(
-    cluster: Embedded, place: Path
-) -> None:
-    killed_once(place / ".postgres.new" / "PG_VERSION", cluster)
+def test_first_start_is_repeated_after_a_kill(cluster: Embedded, place: Path) -> None:
+    prepare_and_kill(place / ".postgres.new" / "PG_VERSION", cluster)
     with serving(cluster, log=place / "log"):
-        assert one(cluster.url(), "SELECT 1") == 1
+        assert query_one(cluster.url(), "SELECT 1") == 1
     assert not (place / ".postgres.new").exists()
 
 
-def test_an_upgrade_killed_while_it_restricts_logins_is_done_again(cluster: Embedded, place: Path) -> None:
-    older(cluster)
-    killed_once(cluster.data / "postmaster.pid", cluster)
+def test_upgrade_is_repeated_after_a_kill(cluster: Embedded, place: Path) -> None:
+    create_older_cluster(cluster)
+    prepare_and_kill(cluster.data / "postmaster.pid", cluster)
     with serving(cluster, log=place / "log"):
-        assert one(cluster.url(), "SELECT name FROM runs") == "first"
-        assert one(cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'") == ROLE
+        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
+        assert query_one(cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'") == ROLE

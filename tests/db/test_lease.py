@@ -1,4 +1,4 @@
-"""One process leads, and a former leader can write nothing."""
+"""Tests of leases: one leader at a time, and no writes by a former one."""
 
 import subprocess
 import sys
@@ -15,13 +15,13 @@ from berth.db.models import Lease
 pytestmark = pytest.mark.django_db
 
 
-def test_the_first_one_leads_and_the_second_does_not() -> None:
+def test_second_process_does_not_get_the_lease() -> None:
     assert acquire("scheduler", "a", ttl=60) == Held("scheduler", "a", 1)
     assert acquire("scheduler", "b", ttl=60) is None
     assert acquire("other", "b", ttl=60) == Held("other", "b", 1)
 
 
-def test_a_lease_that_ran_out_changes_hands_with_a_higher_epoch() -> None:
+def test_expired_lease_is_acquired_with_a_higher_epoch() -> None:
     first = acquire("scheduler", "a", ttl=0)
     second = acquire("scheduler", "b", ttl=60)
     assert first == Held("scheduler", "a", 1)
@@ -31,7 +31,7 @@ def test_a_lease_that_ran_out_changes_hands_with_a_higher_epoch() -> None:
     assert renew(second, ttl=60)
 
 
-def test_a_leader_that_comes_back_under_its_name_gets_a_new_epoch() -> None:
+def test_restarted_leader_gets_a_new_epoch() -> None:
     before = acquire("scheduler", "a", ttl=60)
     after = acquire("scheduler", "a", ttl=60)
     assert before
@@ -40,7 +40,7 @@ def test_a_leader_that_comes_back_under_its_name_gets_a_new_epoch() -> None:
         pass
 
 
-def test_a_released_lease_is_free_at_once() -> None:
+def test_released_lease_is_free_at_once() -> None:
     held = acquire("scheduler", "a", ttl=60)
     assert held
     assert release(held)
@@ -48,14 +48,14 @@ def test_a_released_lease_is_free_at_once() -> None:
     assert acquire("scheduler", "b", ttl=60) == Held("scheduler", "b", 2)
 
 
-def test_a_lease_that_ran_out_with_no_successor_is_renewed() -> None:
+def test_expired_lease_without_successor_is_renewed() -> None:
     held = acquire("scheduler", "a", ttl=0)
     assert held
     assert renew(held, ttl=60)
     assert acquire("scheduler", "b", ttl=60) is None
 
 
-def test_a_stale_leader_writes_nothing() -> None:
+def test_stale_leader_cannot_write() -> None:
     stale = acquire("scheduler", "a", ttl=0)
     assert stale
     acquire("scheduler", "b", ttl=60)
@@ -64,26 +64,26 @@ def test_a_stale_leader_writes_nothing() -> None:
     assert not Group.objects.exists()
 
 
-def test_nobody_leads_what_has_no_lease() -> None:
+def test_leader_without_a_lease_cannot_write() -> None:
     with pytest.raises(LeadershipLost), fenced(Held("scheduler", "a", 1)):
         Group.objects.create(name="never")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_successor_waits_until_the_leaders_transaction_is_over() -> None:
+def test_successor_waits_for_the_leaders_transaction() -> None:
     held = acquire("scheduler", "a", ttl=0)
     assert held
     order: list[str] = []
 
-    def copy_weights() -> None:
+    def take_over() -> None:
         acquire("scheduler", "b", ttl=60)
         order.append("taken over")
         connection.close()
 
     with fenced(held):
-        successor = threading.Thread(target=copy_weights)
+        successor = threading.Thread(target=take_over)
         successor.start()
-        _until_somebody_waits()
+        _wait_for_a_blocked_query()
         Group.objects.create(name="still the leader")
         order.append("written")
     successor.join()
@@ -100,7 +100,7 @@ print(*(n for n in range(200) if acquire(f"lease-{n}", sys.argv[1], ttl=60)))
 """
 
 
-def test_of_two_processes_each_lease_has_one_winner(database_url: str, child_env: dict[str, str]) -> None:
+def test_each_lease_has_one_winner_among_two_processes(database_url: str, child_env: dict[str, str]) -> None:
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, name],
@@ -120,7 +120,7 @@ def test_of_two_processes_each_lease_has_one_winner(database_url: str, child_env
     assert set(Lease.objects.values_list("epoch", flat=True)) == {1}
 
 
-def _until_somebody_waits() -> None:
+def _wait_for_a_blocked_query() -> None:
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     with connection.cursor() as cursor:
         while cursor.execute(waiting).fetchone() == (0,):

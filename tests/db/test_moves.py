@@ -1,4 +1,4 @@
-"""The second of two concurrent changes learns that it was late."""
+"""Tests of compare-and-set on a column."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -8,22 +8,22 @@ from berth.db.moves import move
 pytestmark = pytest.mark.django_db
 
 
-def test_the_first_mover_wins_and_the_second_is_told() -> None:
+def test_second_move_returns_false() -> None:
     User.objects.create(username="alice", first_name="pending")
-    one, other = User.objects.get(), User.objects.get()
-    assert move(one, "first_name", expected=["pending"], to="starting", last_name="now")
-    assert not move(other, "first_name", expected=["pending"], to="cancelled")
-    assert (one.first_name, one.last_name) == ("starting", "now")
-    assert other.first_name == "pending"
+    first, second = User.objects.get(), User.objects.get()
+    assert move(first, "first_name", expected=["pending"], to="starting", last_name="now")
+    assert not move(second, "first_name", expected=["pending"], to="cancelled")
+    assert (first.first_name, first.last_name) == ("starting", "now")
+    assert second.first_name == "pending"
     assert User.objects.get().first_name == "starting"
 
 
-def test_any_of_the_expected_values_will_do() -> None:
+def test_any_expected_value_is_accepted() -> None:
     user = User.objects.create(username="alice", first_name="starting")
     assert move(user, "first_name", expected={"pending", "starting"}, to="running")
 
 
-def test_a_row_that_is_gone_is_not_moved() -> None:
+def test_deleted_row_is_not_moved() -> None:
     user = User.objects.create(username="alice", first_name="pending")
     User.objects.all().delete()
     assert not move(user, "first_name", expected=["pending"], to="starting")

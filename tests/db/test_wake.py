@@ -1,4 +1,4 @@
-"""Loops are woken by commits, files and a recovered database."""
+"""Tests of waking loops by commits, files and reconnection."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from berth.db.wake import Waiter, Woken, wake
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_commit_wakes_the_waiter_with_its_reason() -> None:
+def test_commit_wakes_the_waiter_with_its_reason() -> None:
     with Waiter("scheduler") as waiter:
         with transaction.atomic():
             wake("scheduler", "submitted")
@@ -20,7 +20,7 @@ def test_a_commit_wakes_the_waiter_with_its_reason() -> None:
         assert waiter.wait(10) == Woken(frozenset({"submitted"}))
 
 
-def test_what_is_rolled_back_wakes_nobody() -> None:
+def test_rollback_wakes_no_waiter() -> None:
     with Waiter("scheduler") as waiter:
         with pytest.raises(ZeroDivisionError), transaction.atomic():
             wake("scheduler", "submitted")
@@ -28,10 +28,10 @@ def test_what_is_rolled_back_wakes_nobody() -> None:
         assert not waiter.wait(0.05)
 
 
-def test_wake_ups_are_gathered_and_those_for_others_are_not_heard() -> None:
+def test_wake_ups_of_this_loop_are_collected() -> None:
     with Waiter("scheduler") as waiter:
         wake("scheduler", "a")
-        wake("somebody else", "b")
+        wake("another loop", "b")
         wake("scheduler", "c")
         heard: set[str] = set()
         while woken := waiter.wait(0.2):
@@ -39,7 +39,7 @@ def test_wake_ups_are_gathered_and_those_for_others_are_not_heard() -> None:
         assert heard == {"a", "c"}
 
 
-def test_a_wake_up_arrives_within_milliseconds_while_waiting() -> None:
+def test_wake_up_arrives_during_the_wait() -> None:
     with Waiter("scheduler") as waiter:
         threading.Timer(0.05, lambda: (wake("scheduler", "late"), connection.close())).start()
         started = time.monotonic()
@@ -47,7 +47,7 @@ def test_a_wake_up_arrives_within_milliseconds_while_waiting() -> None:
         assert time.monotonic() - started < 20
 
 
-def test_a_file_that_can_be_read_ends_the_wait() -> None:
+def test_readable_file_ends_the_wait() -> None:
     reading, writing = os.pipe()
     with Waiter("scheduler", files=[reading]) as waiter:
         os.write(writing, b"x")
@@ -56,7 +56,7 @@ def test_a_file_that_can_be_read_ends_the_wait() -> None:
     os.close(writing)
 
 
-def test_a_lost_connection_is_made_again_and_reported() -> None:
+def test_lost_connection_is_restored_and_reported() -> None:
     with Waiter("scheduler") as waiter:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -68,6 +68,6 @@ def test_a_lost_connection_is_made_again_and_reported() -> None:
         assert waiter.wait(10).reasons == {"again"}
 
 
-def test_time_is_up_when_nothing_happens() -> None:
+def test_wait_ends_at_the_timeout() -> None:
     with Waiter("scheduler") as waiter:
         assert waiter.wait(0) == Woken()

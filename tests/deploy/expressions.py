@@ -12,26 +12,26 @@ OPERATORS = {"and", "or", "unless", "offset", "bool", "inf", "nan"}
 
 
 @dataclass
-class Asked:
-    """Labels that select or group; those of a selector stand by its metric, of a grouping by all of them."""
+class Names:
+    """The metrics and labels of an expression: labels of selectors by metric, and those of groupings."""
 
     metrics: set[str] = field(default_factory=set)
     labels: dict[str, set[str]] = field(default_factory=dict)
     grouping: set[str] = field(default_factory=set)
 
 
-def asked(expression: str) -> Asked:
-    found = Asked()
+def names_in(expression: str) -> Names:
+    names_used = Names()
     text = STRING.sub('""', expression)
     for _, names in GROUPING.findall(text):
-        found.grouping |= {name.strip() for name in names.split(",") if name.strip()}
+        names_used.grouping |= {name.strip() for name in names.split(",") if name.strip()}
     text = GROUPING.sub(" ", text)
     for metric, matchers in SELECTOR.findall(text):
-        found.metrics.add(metric)
+        names_used.metrics.add(metric)
         labels = {re.split(r"[=!]", matcher)[0].strip() for matcher in matchers.split(",") if matcher.strip()}
-        found.labels.setdefault(metric, set()).update(labels)
+        names_used.labels.setdefault(metric, set()).update(labels)
     text = RANGE.sub(" ", SELECTOR.sub(" ", text))
     for word, opens in WORD.findall(text):
         if not opens and word.lower() not in OPERATORS:
-            found.metrics.add(word)
-    return found
+            names_used.metrics.add(word)
+    return names_used

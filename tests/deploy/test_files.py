@@ -1,4 +1,4 @@
-"""The files in deploy/ match Berth and parse in their programs."""
+"""Tests that the files in deploy/ match Berth and are valid for their programs."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PYTHON = "/opt/berth/venv/bin/python -m "
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_every_unit(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
     for each in UNITS:
@@ -35,7 +35,7 @@ def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_what_a_unit_starts_is_there(unit: Path) -> None:
+def test_every_command_of_a_unit_exists(unit: Path) -> None:
     text = unit.read_text()
     for command in re.findall(rf"^ExecStart={re.escape(PYTHON)}(.*)$", text, flags=re.MULTILINE):
         module, *words = command.split()
@@ -45,8 +45,8 @@ def test_what_a_unit_starts_is_there(unit: Path) -> None:
 
             assert words[0] in get_commands()
     named = re.findall(r"berth[\w-]*(?:@(?:8\d+)?)?\.(?:service|target|timer)", text)
-    known = {each.name for each in UNITS}
-    assert {re.sub(r"@\d+", "@", name) for name in named} <= known
+    unit_names = {each.name for each in UNITS}
+    assert {re.sub(r"@\d+", "@", name) for name in named} <= unit_names
     if unit.suffix == ".service":
         assert "User=berth" in text
         assert "EnvironmentFile=/etc/berth/berth.env" in text
@@ -54,16 +54,16 @@ def test_what_a_unit_starts_is_there(unit: Path) -> None:
 
 def test_every_variable_of_the_example_is_documented() -> None:
     names = re.findall(r"^#?([A-Z_]+)=", (SYSTEMD / "berth.env.example").read_text(), flags=re.MULTILINE)
-    told = (ROOT / "docs" / "operations.md").read_text()
+    guide = (ROOT / "docs" / "operations.md").read_text()
     assert len(names) > 10
-    assert [name for name in names if f"`{name}`" not in told and name != "DJANGO_SETTINGS_MODULE"] == []
+    assert [name for name in names if f"`{name}`" not in guide and name != "DJANGO_SETTINGS_MODULE"] == []
 
 
-def test_a_scheduler_that_is_restarted_leaves_its_pods_alone() -> None:
+def test_restarted_scheduler_does_not_kill_its_pods() -> None:
     assert "KillMode=process" in (SYSTEMD / "berth-scheduler.service").read_text()
 
 
-def test_nginx_takes_both_files(tmp_path: Path) -> None:
+def test_nginx_accepts_both_files(tmp_path: Path) -> None:
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
         pytest.skip("nginx is not here")
@@ -89,15 +89,15 @@ def test_nginx_takes_both_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_probes_are_answered_without_tls_where_people_are_sent_to_it(tmp_path: Path) -> None:
-    asks = (
-        "import django; django.setup(); from django.test import Client; asked = Client();"
-        "print(*(asked.get(path, SERVER_NAME='localhost').status_code for path in ('/healthz', '/login')))"
+def test_health_probes_are_not_redirected_to_https(tmp_path: Path) -> None:
+    code = (
+        "import django; django.setup(); from django.test import Client; client = Client();"
+        "print(*(client.get(path, SERVER_NAME='localhost').status_code for path in ('/healthz', '/login')))"
     )
     env = {
         **os.environ, "BERTH_HTTPS": "1", "BERTH_HOME": str(tmp_path), "BERTH_LOG_LEVEL": "CRITICAL",
         "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", asks], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "200 301\n"

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real Berth and evaluates every panel."""
+"""Tests of rules and panels with a real Prometheus that scrapes a real Berth."""
 
 import json
 import shutil
@@ -17,8 +17,8 @@ from django.db import connection
 
 from tests.browser.scene import busy
 from tests.browser.site import serving
-from tests.deploy.expressions import asked as metrics_of
-from tests.deploy.test_watching import BOARDS, RULES, board_of, expressions_of
+from tests.deploy.expressions import names_in
+from tests.deploy.test_monitoring_files import BOARDS, RULES, board_of, expressions_of
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus here"),
     pytest.mark.timeout(300),
 ]
-ONCE_THERE_ARE = {"berth-services"}  # the scene has no service
+EMPTY_DASHBOARDS = {"berth-services"}  # the scene has no service
 NOT_IN_THE_SCENE = {"berth_cycle_seconds", "berth_pool_provision_calls_total", "berth_wait_seconds"}
 
 
@@ -35,12 +35,12 @@ def prometheus(transactional_db: None, postgres: str, tmp_path: Path) -> Iterato
     busy()
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
     with serving(url, tmp_path) as berth:
-        quick = tmp_path / "rules.yaml"
-        quick.write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
+        rules = tmp_path / "rules.yaml"
+        rules.write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
         scrape = {"job_name": "berth", "static_configs": [{"targets": [berth.removeprefix("http://")]}],
                   "authorization": {"credentials_file": str(tmp_path / "metrics_token")}}  # fmt: skip
         settings = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": [str(quick)], "scrape_configs": [scrape]}  # fmt: skip
+                    "rule_files": [str(rules)], "scrape_configs": [scrape]}  # fmt: skip
         (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(settings))
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -55,7 +55,7 @@ def prometheus(transactional_db: None, postgres: str, tmp_path: Path) -> Iterato
             process.wait(20)
 
 
-def asked(prometheus: str, path: str, **query: str) -> Any:
+def query_prometheus(prometheus: str, path: str, **query: str) -> Any:
     try:
         with urllib.request.urlopen(f"{prometheus}/api/v1/{path}?{urllib.parse.urlencode(query)}") as answer:
             return json.load(answer)["data"]
@@ -63,13 +63,13 @@ def asked(prometheus: str, path: str, **query: str) -> Any:
         return None
 
 
-def test_every_panel_is_answered_and_every_rule_is_loaded(prometheus: str) -> None:
+def test_every_panel_has_data_and_every_rule_loads(prometheus: str) -> None:
     deadline = time.monotonic() + 120
-    while not (asked(prometheus, "query", query="berth_build_info") or {}).get("result"):
+    while not (query_prometheus(prometheus, "query", query="berth_build_info") or {}).get("result"):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     time.sleep(3)  # a rate takes two scrapes
-    loaded = [rule for group in asked(prometheus, "rules")["groups"] for rule in group["rules"]]
+    loaded = [rule for group in query_prometheus(prometheus, "rules")["groups"] for rule in group["rules"]]
     assert len(loaded) == len(yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
     assert {rule["health"] for rule in loaded} == {"ok"}
     empty: set[str] = set()
@@ -78,8 +78,8 @@ def test_every_panel_is_answered_and_every_rule_is_loaded(prometheus: str) -> No
             plain = expression
             for name in ("pool", "department", "project", "service"):
                 plain = plain.replace(f"${name}", ".*")
-            found = asked(prometheus, "query", query=plain)
-            assert found is not None, plain
-            if not found["result"] and path.stem not in ONCE_THERE_ARE:
-                empty |= metrics_of(expression).metrics
+            data = query_prometheus(prometheus, "query", query=plain)
+            assert data is not None, plain
+            if not data["result"] and path.stem not in EMPTY_DASHBOARDS:
+                empty |= names_in(expression).metrics
     assert empty <= NOT_IN_THE_SCENE

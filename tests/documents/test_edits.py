@@ -1,4 +1,4 @@
-"""Claims about documents as text: a part is changed, and what was written around it stays."""
+"""Tests of edits to YAML text that preserve comments and layout."""
 
 import contextlib
 from typing import Any
@@ -56,7 +56,7 @@ labels: {team: nlp}
         ),
     ],
 )
-def test_a_part_is_set_where_it_stands(at: Any, value: object, was: str, now: str) -> None:
+def test_value_is_set_in_place(at: Any, value: object, was: str, now: str) -> None:
     order = ("name", "project", "pools", "image", "topology", "roles")
     assert TEXT.count(was) == 1
     assert edited(TEXT, at, value, order=order) == TEXT.replace(was, now)
@@ -75,18 +75,18 @@ def test_a_part_is_set_where_it_stands(at: Any, value: object, was: str, now: st
         (("absent", "part"), "", ""),
     ],
 )
-def test_a_part_is_taken_out_and_its_neighbours_stay(at: Any, was: str, now: str) -> None:
+def test_part_is_removed_and_the_rest_stays(at: Any, was: str, now: str) -> None:
     assert edited(TEXT, at) == TEXT.replace(was, now)
 
 
-def test_a_list_keeps_the_comments_of_what_stays_in_it() -> None:
+def test_list_edit_keeps_comments_of_remaining_items() -> None:
     text = "pools:\n  - a   # near\n  - b\n  - c   # far\n"
     assert edited(text, ("pools",), ["a", "c", "d"]) == "pools:\n  - a   # near\n  - c   # far\n  - d\n"
     assert edited(text, ("pools",), ["c", "a"]) == "pools: [c, a]   # far\n"
     assert edited("pools: [a, b]\n", ("pools",), ["b"]) == "pools: [b]\n"
 
 
-def test_a_role_is_added_below_the_others() -> None:
+def test_role_is_added_after_the_others() -> None:
     text = "name: x\nroles:\n- name: a\n  gpu: 1   # one\nlabels: {}\n"
     assert edited(text, ("roles", 1), {"name": "b", "gpu": 0}) == text.replace(
         "# one\n", "# one\n- name: b\n  gpu: 0\n"
@@ -101,7 +101,7 @@ def test_json_stays_json() -> None:
     assert json.loads(changed) == {"name": "y: z", "roles": [{"gpu": 1, "cpu": "1"}]}
 
 
-def test_what_cannot_be_changed_safely_is_refused() -> None:
+def test_unsafe_edit_is_refused() -> None:
     for text, at in (("- a\n- b\n", ("name",)), ("name: [", ("name",)), ("a: 1", ("a", "b"))):
         with pytest.raises(CannotEdit):
             edited(text, at, "x")
@@ -123,7 +123,7 @@ places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
 
 @settings(max_examples=400, deadline=None)
 @given(documents, places, trees, st.booleans(), st.sampled_from([None, True, False]))
-def test_an_edit_does_what_was_meant_or_nothing(
+def test_edit_is_exact_or_refused(
     document: dict, at: Any, value: object, take: bool, flow: bool | None
 ) -> None:
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
@@ -135,19 +135,19 @@ def test_an_edit_does_what_was_meant_or_nothing(
         changed = edited(text, at) if take else edited(text, at, value)
     except CannotEdit:
         return
-    meant = removed(document, at) if take else assigned(document, at, value)
-    assert yaml.safe_load(changed) == (meant or None)
+    expected = removed(document, at) if take else assigned(document, at, value)
+    assert yaml.safe_load(changed) == (expected or None)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), places, plain)
-def test_no_text_breaks_the_editor(text: str, at: Any, value: object) -> None:
+def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: object) -> None:
     with contextlib.suppress(CannotEdit):
         edited(text, at, value)
     Places.of(text).line_of("roles[0].gpu")
 
 
-def test_a_fault_has_the_line_of_its_part_or_of_what_it_is_missing_in() -> None:
+def test_error_has_the_line_of_its_part_or_parent() -> None:
     places = Places.of(TEXT)
     assert [places.line_of(path) for path in ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")] == [
         2, 8, 10, 10,
@@ -157,7 +157,7 @@ def test_a_fault_has_the_line_of_its_part_or_of_what_it_is_missing_in() -> None:
     assert places.scalars[("env", "EPOCHS")] == "3"
 
 
-def test_a_setting_is_a_place_and_a_value() -> None:
+def test_setting_is_parsed_as_path_and_value() -> None:
     assert setting("roles[0].gpu=2") == (("roles", 0, "gpu"), 2)
     assert setting("env.A=b=c") == (("env", "A"), "b=c")
     assert setting("env.EPOCHS=5") == (("env", "EPOCHS"), "5")
@@ -167,7 +167,7 @@ def test_a_setting_is_a_place_and_a_value() -> None:
             setting(wrong)
 
 
-def test_on_is_a_key_and_not_a_yes() -> None:
+def test_key_on_is_not_read_as_true() -> None:
     text = "notifications:\n  - to: me@example.org\n"
     changed = edited(text, ("notifications", 0, "on"), ["failed"])
     assert changed == text + "    on: [failed]\n"

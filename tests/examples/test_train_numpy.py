@@ -1,4 +1,4 @@
-"""The training example with real processes and every interruption."""
+"""Tests of the training example with real processes and interruptions."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PATIENCE = 60.0
 
 
 class Run:
-    """The ranks of one run, and what rank 0 says."""
+    """The ranks of one run and the events of rank 0."""
 
     def __init__(self, workspace: Path, size: int, *flags: str) -> None:
         self.workspace, self.flags = workspace, flags
@@ -47,11 +47,11 @@ class Run:
         event: dict[str, Any] = json.loads(line)
         return event
 
-    def until(self, name: str, **facts: object) -> list[dict[str, Any]]:
-        """All that rank 0 says up to the event of that name with these facts."""
+    def until(self, name: str, **fields: object) -> list[dict[str, Any]]:
+        """Return the events of rank 0 up to the one named `name` with these fields."""
         events: list[dict[str, Any]] = []
         deadline = time.monotonic() + PATIENCE
-        while not events or events[-1]["event"] != name or any(events[-1][k] != v for k, v in facts.items()):
+        while not events or events[-1]["event"] != name or any(events[-1][k] != v for k, v in fields.items()):
             assert time.monotonic() < deadline, events[-3:]
             events.append(self.next_event())
         return events
@@ -67,13 +67,13 @@ class Run:
 
 @pytest.fixture
 def runs() -> Iterator[list[Run]]:
-    begun: list[Run] = []
-    yield begun
-    for run in begun:
+    started: list[Run] = []
+    yield started
+    for run in started:
         run.end()
 
 
-def test_any_number_of_ranks_comes_to_the_same_weights(tmp_path: Path, runs: list[Run]) -> None:
+def test_weights_do_not_depend_on_the_number_of_ranks(tmp_path: Path, runs: list[Run]) -> None:
     weights = []
     for size in (1, 2, 4):
         workspace = tmp_path / str(size)
@@ -83,8 +83,8 @@ def test_any_number_of_ranks_comes_to_the_same_weights(tmp_path: Path, runs: lis
         events = run.until("done")
         losses = [event["loss"] for event in events if event["event"] == "step"]
         assert losses[-1] < losses[0] / 2
-        told = {events[-1]["weights"], *(run.next_event(rank)["weights"] for rank in range(1, size))}
-        assert len(told) == 1, "to the last bit among the ranks of one run"
+        checksums = {events[-1]["weights"], *(run.next_event(rank)["weights"] for rank in range(1, size))}
+        assert len(checksums) == 1, "to the last bit among the ranks of one run"
         assert set(run.codes().values()) == {0}
         state = checkpoint.load(workspace)
         assert state is not None
@@ -93,7 +93,7 @@ def test_any_number_of_ranks_comes_to_the_same_weights(tmp_path: Path, runs: lis
     np.testing.assert_allclose(weights[2], weights[0], rtol=1e-6, atol=1e-9)
 
 
-def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
+def test_stopped_training_resumes_from_its_checkpoint(tmp_path: Path, runs: list[Run]) -> None:
     flags = ("--steps", "80", "--batch", "128", "--step-seconds", "0.02", "--checkpoint-every", "1000")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
@@ -118,7 +118,7 @@ def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path, runs: list[Run]
     np.testing.assert_allclose(both[0].weights, both[1].weights, rtol=1e-6, atol=1e-9)
 
 
-def test_ranks_may_join_leave_and_die_while_it_goes_on(tmp_path: Path, runs: list[Run]) -> None:
+def test_training_continues_while_ranks_join_leave_and_die(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, 1, "--steps", "100000", "--batch", "64", "--step-seconds", "0.01")
     runs.append(run)
     run.until("step", ranks=1)
@@ -134,7 +134,7 @@ def test_ranks_may_join_leave_and_die_while_it_goes_on(tmp_path: Path, runs: lis
     run.until("checkpointed")
 
 
-def test_without_its_leader_a_rank_gives_up(tmp_path: Path, runs: list[Run]) -> None:
+def test_rank_without_its_leader_exits(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, 2, "--steps", "100000", "--batch", "64", "--step-seconds", "0.01")
     runs.append(run)
     run.until("step", ranks=2)
@@ -142,7 +142,7 @@ def test_without_its_leader_a_rank_gives_up(tmp_path: Path, runs: list[Run]) -> 
     assert run.ranks[1].wait(timeout=PATIENCE) == 75
 
 
-def test_a_checkpoint_is_whole_or_the_one_before(tmp_path: Path) -> None:
+def test_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
     from berth.examples.network import first_state
 
     state = first_state(4, seed=1)
@@ -155,6 +155,6 @@ def test_a_checkpoint_is_whole_or_the_one_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda file: file.stem)
-def test_the_examples_are_workloads_that_can_be_submitted(file: Path) -> None:
+def test_examples_are_valid_workloads(file: Path) -> None:
     spec = parse_workload(yaml.safe_load(file.read_text()))
     assert all(spec.argv_of(role) for role in spec.all_roles)

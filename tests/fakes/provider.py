@@ -17,22 +17,25 @@ from pools.providers.base import (
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The next call raises; with `after`, once its work is done: the answer is lost."""
+    """Make the next call raise; with `after`, only once its work is done, as when a response is lost."""
 
     kind: ProviderErrorKind = ProviderErrorKind.BROKEN
-    message: str = "told to fail"
+    message: str = "scripted failure"
     after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The next order is met by this many instances more (or fewer) than were asked for."""
+    """Make the next order return `more` instances more (or fewer) than it requests."""
 
     more: int = 0
 
 
 class FakeProvider:
-    """In memory. Unless it `boots_at_once`, instances boot until `boot`. `capacity`: it has no more."""
+    """A provider in memory with at most `capacity` instances.
+
+    Unless `boots_at_once` is set, instances stay booting until `boot` is called.
+    """
 
     machines_join = False
 
@@ -44,14 +47,14 @@ class FakeProvider:
         self._instances: dict[str, tuple[str, Instance]] = {}
         self._answers: dict[str, tuple[Instance, ...]] = {}
 
-    # --- told by the test
+    # --- controlled by the test
 
     def next(self, call: str, *trouble: Fail | Answer) -> None:
-        """What the next calls of `provision`, `list_instances` or `terminate` will meet with, one each."""
+        """Set the trouble of the next calls of `provision`, `list_instances` or `terminate`, one each."""
         self.trouble.setdefault(call, deque()).extend(trouble)
 
     def boot(self, *instance_ids: str) -> None:
-        """These are ready now; without names, all are."""
+        """Make the named instances ready; without names, all of them."""
         for instance_id in instance_ids or tuple(self._instances):
             if self._instances[instance_id][1].state == InstanceState.BOOTING:
                 self._set(instance_id, InstanceState.READY)
@@ -64,12 +67,12 @@ class FakeProvider:
         self._instances[instance_id] = pool, replace(instance, interruption=interruption)
 
     def appear(self, pool: str, instance: Instance) -> None:
-        """One that nobody ordered by this provider's `provision`."""
+        """Add an instance that was not ordered with `provision`."""
         self._instances[instance.instance_id] = pool, instance
 
     def living(self, pool: str | None = None) -> tuple[Instance, ...]:
-        """What costs money now, whether or not it is shown in listings."""
-        return tuple(instance for _, instance in self._of(pool) if instance.state != InstanceState.GONE)
+        """Return the instances that cost money now, whether or not they are listed."""
+        return tuple(instance for _, instance in self._pairs(pool) if instance.state != InstanceState.GONE)
 
     @property
     def ever_made(self) -> int:
@@ -82,35 +85,37 @@ class FakeProvider:
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         self.calls.append(("provision", order))
-        told = self._told("provision")
-        if isinstance(told, Fail) and not told.after:
-            raise ProviderError(told.kind, told.message)
+        trouble = self._next_trouble("provision")
+        if isinstance(trouble, Fail) and not trouble.after:
+            raise ProviderError(trouble.kind, trouble.message)
         if order.client_token not in self._answers:
-            more = told.more if isinstance(told, Answer) else 0
+            more = trouble.more if isinstance(trouble, Answer) else 0
             self._answers[order.client_token] = self._make(order, more)
-        if isinstance(told, Fail):
-            raise ProviderError(told.kind, told.message)
-        made = tuple(self._instances[given.instance_id][1] for given in self._answers[order.client_token])
+        if isinstance(trouble, Fail):
+            raise ProviderError(trouble.kind, trouble.message)
+        made = tuple(
+            self._instances[instance.instance_id][1] for instance in self._answers[order.client_token]
+        )
         return ProvisionResult(made, "" if len(made) >= order.count else "no more to be had")
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         self.calls.append(("list_instances", pool))
-        told = self._told("list_instances")
-        if isinstance(told, Fail):
-            raise ProviderError(told.kind, told.message)
-        shown = [instance for _, instance in self._of(pool) if instance.instance_id not in self.hidden]
-        return tuple(sorted(shown, key=lambda instance: (instance.ordinal, instance.instance_id)))
+        trouble = self._next_trouble("list_instances")
+        if isinstance(trouble, Fail):
+            raise ProviderError(trouble.kind, trouble.message)
+        listed = [instance for _, instance in self._pairs(pool) if instance.instance_id not in self.hidden]
+        return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         self.calls.append(("terminate", tuple(instance_ids)))
-        told = self._told("terminate")
-        if isinstance(told, Fail) and not told.after:
-            raise ProviderError(told.kind, told.message)
+        trouble = self._next_trouble("terminate")
+        if isinstance(trouble, Fail) and not trouble.after:
+            raise ProviderError(trouble.kind, trouble.message)
         for instance_id in instance_ids:
             if self._instances.get(instance_id, ("",))[0] == pool:
                 self._set(instance_id, InstanceState.GONE)
-        if isinstance(told, Fail):
-            raise ProviderError(told.kind, told.message)
+        if isinstance(trouble, Fail):
+            raise ProviderError(trouble.kind, trouble.message)
 
     def _make(self, order: ProvisionOrder, more: int) -> tuple[Instance, ...]:
         count = order.count + more
@@ -129,7 +134,7 @@ class FakeProvider:
         instance_id = f"fake-{order.client_token[:8]}-{ordinal}"
         return Instance(instance_id, ordinal, state, order.client_token, f"10.0.0.{ordinal}", devices)
 
-    def _told(self, call: str) -> Fail | Answer | None:
+    def _next_trouble(self, call: str) -> Fail | Answer | None:
         waiting = self.trouble.get(call)
         return waiting.popleft() if waiting else None
 
@@ -137,5 +142,5 @@ class FakeProvider:
         pool, instance = self._instances[instance_id]
         self._instances[instance_id] = pool, replace(instance, state=state)
 
-    def _of(self, pool: str | None) -> Iterator[tuple[str, Instance]]:
+    def _pairs(self, pool: str | None) -> Iterator[tuple[str, Instance]]:
         return (pair for pair in self._instances.values() if pool is None or pair[0] == pool)

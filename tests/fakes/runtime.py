@@ -25,7 +25,7 @@ SIGTERM, SIGKILL = 15, 9
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long a pod runs by itself, and what it ends with."""
+    """Duration after which a pod exits by itself, and its exit code."""
 
     seconds: float
     exit_code: int = 0
@@ -42,9 +42,10 @@ class _Pod:
 
 
 class FakeRuntime:
-    """`runs_at_once` False: pods start when `run` is called. Stubborn pods live through their grace.
+    """A runtime in memory.
 
-    Time passes with `clock`: a lifetime and a grace are over when somebody looks after their end.
+    Without `runs_at_once`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
+    Time passes with `clock`; `look` ends the pods whose lifetime or grace period is over.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class FakeRuntime:
         self._port = 20000
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    # --- told by the test
+    # --- controlled by the test
 
     def next(self, call: str, *errors: Exception) -> None:
-        """What the next calls of `start`, `stop` or `look` raise, one each."""
+        """Set the errors that the next calls of `start`, `stop` or `look` raise, one each."""
         self.trouble.setdefault(call, deque()).extend(errors)
 
     def run(self, pod_id: str) -> None:
@@ -109,7 +110,7 @@ class FakeRuntime:
         return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))
 
     def lose_everything(self) -> None:
-        """As after the end of the machine it ran on: nothing is known any more."""
+        """Forget every pod, as after the loss of the machine."""
         self._pods.clear()
 
     # --- the port
@@ -179,7 +180,7 @@ class FakeRuntime:
         return self.checkpoints.get(workspace)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
-        """As told; of pods that run, and of which nothing was told, that they use nothing."""
+        """Return the usage set by the test; other running pods use nothing."""
         self._called("measure", tuple(pod_ids))
         running = set(self.running())
         pods = {i: self.uses.get(i, PodUse(0.0, 0)) for i in pod_ids if i in running}

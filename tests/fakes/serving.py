@@ -8,15 +8,15 @@ from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The next call raises; with `after`, once its work is done: the answer is lost."""
+    """Make the next call raise; with `after`, only once its work is done, as when a response is lost."""
 
     trouble: ErrorKind = ErrorKind.REFUSED
-    message: str = "told to fail"
+    message: str = "scripted failure"
     after: bool = False
 
 
 class Script:
-    """What was asked, and what is still to go wrong."""
+    """Record of calls and of the failures still to come."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -24,11 +24,11 @@ class Script:
         self._always: dict[tuple[str, str], Fail] = {}
 
     def next(self, call: str, *trouble: Fail | None, engine: str = "") -> None:
-        """What the next calls will meet with, one each; None: nothing. Without `engine`, of whichever."""
+        """Set the failures of the next calls, one each; None succeeds. Without `engine`, for any engine."""
         self._trouble.setdefault((call, engine), deque()).extend(trouble)
 
     def always(self, call: str, trouble: Fail | None, *, engine: str = "") -> None:
-        """Every call meets with this; None ends it."""
+        """Make every call fail this way; None ends it."""
         if trouble is None:
             self._always.pop((call, engine), None)
         else:
@@ -38,7 +38,7 @@ class Script:
         return Counter(name for name, _ in self.calls)[call]
 
     def enter(self, call: str, engine: str) -> Fail | None:
-        """Notes the call; raises, or hands back what is to be raised once its work is done."""
+        """Record the call. Raise its failure, or return it if it is to be raised after the work."""
         self.calls.append((call, engine))
         fail = self._always.get((call, engine)) or self._always.get((call, ""))
         for key in ((call, engine), (call, "")):
@@ -55,7 +55,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class FakeEngine:
-    """`weights` is what it really holds, `identity.weight_version` what it says that it holds."""
+    """An engine: `weights` is what it really holds, `identity.weight_version` what it reports."""
 
     identity: Identity = field(default_factory=lambda: Identity("default", "1"))
     weights: str = "1"
@@ -77,7 +77,7 @@ class FakeEngines(Script):
         self.syncs_weights = syncs_weights
         self.engines: dict[str, FakeEngine] = {}
 
-    # --- told by the test
+    # --- controlled by the test
 
     def appear(self, address: str, engine: FakeEngine | None = None) -> None:
         self.engines[address] = engine or FakeEngine()
@@ -95,46 +95,46 @@ class FakeEngines(Script):
         self._set(address, well=False)
 
     def hold(self, address: str, weights: str) -> None:
-        """A trainer gave it these weights."""
-        identity = replace(self._of(address).identity, weight_version=weights)
+        """Set the weights, as a trainer does."""
+        identity = replace(self._engine(address).identity, weight_version=weights)
         self._set(address, weights=weights, identity=identity)
 
     # --- the port
 
     def health(self, engine: str) -> None:
         fail = self.enter("health", engine)
-        if not self._of(engine).well:
+        if not self._engine(engine).well:
             raise ServingError(ErrorKind.REFUSED, engine, "answered 503: not healthy")
         self.leave(fail, engine)
 
     def identity(self, engine: str) -> Identity:
         fail = self.enter("identity", engine)
-        identity = self._of(engine).identity
+        identity = self._engine(engine).identity
         self.leave(fail, engine)
         return identity
 
     def metrics(self, engine: str) -> str:
         fail = self.enter("metrics", engine)
-        text = self._of(engine).metrics
+        text = self._engine(engine).metrics
         self.leave(fail, engine)
         return text
 
     def weight_version(self, engine: str) -> str | None:
         fail = self.enter("weight_version", engine)
-        version = self._of(engine).identity.weight_version
+        version = self._engine(engine).identity.weight_version
         self.leave(fail, engine)
         return version
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         self._must_sync(to)
         fail = self.enter("copy_weights", to)
-        self._set(to, weights=self._of(seed).weights)
+        self._set(to, weights=self._engine(seed).weights)
         self.leave(fail, to)
 
     def set_weight_version(self, engine: str, version: str) -> None:
         self._must_sync(engine)
         fail = self.enter("set_weight_version", engine)
-        self._set(engine, identity=replace(self._of(engine).identity, weight_version=version))
+        self._set(engine, identity=replace(self._engine(engine).identity, weight_version=version))
         self.leave(fail, engine)
 
     def pause(self, engine: str) -> None:
@@ -152,7 +152,7 @@ class FakeEngines(Script):
     def flush(self, engine: str) -> None:
         self._must_sync(engine)
         fail = self.enter("flush", engine)
-        now = self._of(engine)
+        now = self._engine(engine)
         if now.running and not now.paused:
             raise ServingError(ErrorKind.REFUSED, engine, "answered 400: requests are running")
         self._set(engine, flushed=now.flushed + 1)
@@ -160,13 +160,13 @@ class FakeEngines(Script):
 
     def running_requests(self, engine: str) -> int | None:
         fail = self.enter("running_requests", engine)
-        running = self._of(engine).running
+        running = self._engine(engine).running
         self.leave(fail, engine)
         return running
 
     def abort(self, engine: str) -> None:
         fail = self.enter("abort", engine)
-        now = self._of(engine)
+        now = self._engine(engine)
         self._set(engine, running=0, aborted=now.aborted + now.running)
         self.leave(fail, engine)
 
@@ -174,18 +174,21 @@ class FakeEngines(Script):
         if not self.syncs_weights:
             raise ServingError(ErrorKind.UNSUPPORTED, engine, "this kind of engine does not sync weights")
 
-    def _of(self, engine: str) -> FakeEngine:
+    def _engine(self, engine: str) -> FakeEngine:
         if engine not in self.engines:
             raise ServingError(ErrorKind.UNREACHABLE, engine, "cannot connect: Connection refused")
         return self.engines[engine]
 
     def _set(self, engine: str, **changes: object) -> None:
-        self.engines[engine] = replace(self._of(engine), **changes)  # type: ignore[arg-type]
+        self.engines[engine] = replace(self._engine(engine), **changes)  # type: ignore[arg-type]
 
 
 class FakeRouter(Script):
-    """A router in memory. `tells_running`: whether it says how many requests are under way. `has_marks`: else
-    it takes out of its list who is marked unhealthy."""
+    """A router in memory.
+
+    With `tells_running` it reports the requests under way. Without `has_marks` it removes an engine that is
+    marked unhealthy.
+    """
 
     kind = "fake"
 
@@ -194,13 +197,13 @@ class FakeRouter(Script):
         self.tells_running, self.has_marks = tells_running, has_marks
         self.has: dict[str, Worker] = {}
 
-    # --- told by the test
+    # --- controlled by the test
 
     def run(self, engine: str, requests: int) -> None:
         self.has[engine] = replace(self.has[engine], running=requests)
 
     def forget(self, engine: str) -> None:
-        """As a router does that was started anew."""
+        """Forget an engine, as a restarted router does."""
         self.has.pop(engine, None)
 
     # --- the port

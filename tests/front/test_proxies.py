@@ -1,4 +1,4 @@
-"""Claims about whose word is taken for a caller's address: only that of proxies that are named."""
+"""Tests that only trusted proxies set the client address."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from tests.cast import make_cast
 from tests.web_process import web_processes
 
 
-def guesses(address: str, count: int) -> list[int]:
-    """Wrong passwords, each with another forged address."""
+def guess_passwords(address: str, count: int) -> list[int]:
+    """Send wrong passwords, each with another forged address, and return the statuses."""
     return [
         httpx.post(
             f"{address}/api/v1/login", content=json.dumps({"username": f"n{n}", "password": "wrong"}),
@@ -37,7 +37,7 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     env = {**child_env, "BERTH_RATE_LOGIN": "1", "BERTH_TRUSTED_PROXIES": trusted}
     env.pop("FORWARDED_ALLOW_IPS", None)
     with web_processes(env, tmp_path) as (address,):
-        answers = guesses(address, 6)  # a new minute may begin meanwhile
+        answers = guess_passwords(address, 6)  # a new minute may begin meanwhile
     assert set(answers) == ({401} if is_believed else {401, 429})
 
 
@@ -47,7 +47,7 @@ def test_invalid_proxy_setting_is_refused_with_the_expected_format(monkeypatch: 
         networks("BERTH_TRUSTED_PROXIES")
 
 
-def test_networks_and_addresses_are_told_apart_from_the_rest() -> None:
+def test_only_addresses_of_trusted_networks_match() -> None:
     trusted = within(["10.0.0.0/24", "2001:db8::1/128"])
     assert [trusted(each) for each in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
         True, True, False, False, False,

@@ -1,4 +1,4 @@
-"""The cast for these tests."""
+"""Users, projects and a pool for these tests."""
 
 import pytest
 

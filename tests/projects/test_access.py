@@ -1,4 +1,4 @@
-"""Permissions of each role."""
+"""Tests of the permissions of each role."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
     return {name for name, acting in cast.people.items() if may(acting, action, obj)}
 
 
-def test_roles_may_what_the_table_says_and_nothing_else(cast: Cast) -> None:
+def test_each_action_is_allowed_to_its_roles_only(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     assert allowed(cast, Action.ADMINISTER) == PLATFORM
     assert allowed(cast, Action.EDIT, cast.research) == DEPARTMENT
@@ -36,13 +36,13 @@ def test_roles_may_what_the_table_says_and_nothing_else(cast: Cast) -> None:
     assert allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
 
 
-def test_a_member_acts_on_own_workloads_only(cast: Cast) -> None:
+def test_member_cancels_own_workloads_only(cast: Cast) -> None:
     carols = workloads.submit(acting=cast.carol, project=cast.vision, document=training())
     with pytest.raises(Forbidden):
         workloads.cancel(acting=cast.dave, workload=carols)
 
 
-def test_what_is_not_yours_does_not_exist(cast: Cast) -> None:
+def test_workload_of_another_project_is_hidden(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     for acting in (cast.grace, cast.frank):
         assert not selectors.workloads(acting).exists()
@@ -52,13 +52,13 @@ def test_what_is_not_yours_does_not_exist(cast: Cast) -> None:
             require(acting, Action.VIEW, cast.vision)
 
 
-def test_a_member_of_one_project_does_not_see_its_sibling(cast: Cast) -> None:
+def test_member_does_not_see_sibling_projects(cast: Cast) -> None:
     assert [p.name for p in selectors.projects(cast.dave)] == ["vision"]
     assert [p.name for p in selectors.projects(cast.bob)] == ["speech", "vision"]
     assert not selectors.projects(cast.frank).exists()
 
 
-def test_a_narrow_token_may_less_than_its_person(cast: Cast) -> None:
+def test_read_only_token_cannot_submit(cast: Cast) -> None:
     assert cast.alice.user is not None
     reader = Acting.person(cast.alice.user, frozenset({"read"}))
     assert may(reader, Action.VIEW, cast.vision)
@@ -66,21 +66,21 @@ def test_a_narrow_token_may_less_than_its_person(cast: Cast) -> None:
         workloads.submit(acting=reader, project=cast.vision, document=training())
 
 
-def test_a_department_cannot_protect_what_it_borrowed_from_others(cast: Cast) -> None:
-    for_ever = {"reclaim_min_runtime": 2**31 - 1}
+def test_department_admin_cannot_raise_the_reclaim_min_runtime(cast: Cast) -> None:
+    max_runtime = {"reclaim_min_runtime": 2**31 - 1}
     with pytest.raises(Forbidden):
-        tenants.edit_department(acting=cast.bob, department=cast.research, changes=for_ever)
+        tenants.edit_department(acting=cast.bob, department=cast.research, changes=max_runtime)
     with pytest.raises(Forbidden):
-        tenants.edit_project(acting=cast.bob, project=cast.vision, changes=for_ever)
+        tenants.edit_project(acting=cast.bob, project=cast.vision, changes=max_runtime)
     with pytest.raises(Forbidden):
-        tenants.create_project(acting=cast.bob, department=cast.research, name="new", **for_ever)
+        tenants.create_project(acting=cast.bob, department=cast.research, name="new", **max_runtime)
     same = {"title": "Eyes", "reclaim_min_runtime": cast.vision.reclaim_min_runtime}
     assert tenants.edit_project(acting=cast.bob, project=cast.vision, changes=same).title == "Eyes"
     edited = tenants.edit_project(acting=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 60})
     assert edited.reclaim_min_runtime == 60
 
 
-def test_only_an_admins_full_token_makes_tokens_for_others(cast: Cast) -> None:
+def test_only_a_platform_admin_with_all_scopes_issues_tokens_for_others(cast: Cast) -> None:
     assert cast.alice.user is not None
     dave = cast.dave.user
     narrow = Acting.person(cast.alice.user, frozenset({"read", "write"}))
@@ -91,7 +91,7 @@ def test_only_an_admins_full_token_makes_tokens_for_others(cast: Cast) -> None:
     assert token.user == dave
 
 
-def test_a_person_who_was_switched_off_may_nothing(cast: Cast) -> None:
+def test_inactive_user_has_no_permissions(cast: Cast) -> None:
     assert cast.alice.user is not None
     cast.alice.user.is_active = False
     cast.alice.user.save()

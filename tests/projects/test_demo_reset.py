@@ -1,4 +1,4 @@
-"""The demo can be created again, also from nothing."""
+"""Tests of `manage.py demo_reset`."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from projects.management.commands import demo_reset
 from tests.factories import scheduler_leads
 
 
-def test_a_database_without_tables_has_nobody_who_leads(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So `make demo-reset` works before the first `make run`."""
+def test_database_without_tables_has_no_leader(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make demo-reset` must work before the first `make run`."""
     monkeypatch.setattr(connection.introspection, "table_names", lambda *args: [])
     assert demo_reset._leader() is None
 
 
-def test_nothing_is_deleted_while_somebody_leads(db: None, monkeypatch: Any) -> None:
+def test_reset_is_refused_while_a_scheduler_leads(db: None, monkeypatch: Any) -> None:
     scheduler_leads()
     with pytest.raises(CommandError, match="stop it first"):
         call_command("demo_reset", yes=True)

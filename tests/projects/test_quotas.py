@@ -1,4 +1,4 @@
-"""Quotas are set in one place: guarded, bounded and audited."""
+"""Tests of setting and removing quotas."""
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -11,7 +11,7 @@ from projects.services import quotas
 from tests.cast import Cast
 
 
-def test_a_quota_keeps_what_was_not_mentioned(cast: Cast) -> None:
+def test_quota_edit_preserves_other_values(cast: Cast) -> None:
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
     quota = quotas.set_quota(
         acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}}
@@ -19,7 +19,7 @@ def test_a_quota_keeps_what_was_not_mentioned(cast: Cast) -> None:
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.version) == (4000, 6500, 2.0, 2)
 
 
-def test_the_second_editor_of_one_version_sees_the_first_ones_change(cast: Cast) -> None:
+def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
     quota = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     quotas.set_quota(
         acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1
@@ -54,7 +54,7 @@ def test_the_second_editor_of_one_version_sees_the_first_ones_change(cast: Cast)
         ({"gpu": None, "rank": "first"}, "rank"),
     ],
 )
-def test_a_bad_value_is_named_and_nothing_is_stored(cast: Cast, values: dict[str, object], path: str) -> None:
+def test_invalid_value_is_named_and_not_stored(cast: Cast, values: dict[str, object], path: str) -> None:
     with pytest.raises(Invalid) as refused:
         quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
     assert path in [problem.path for problem in refused.value.problems]
@@ -62,7 +62,7 @@ def test_a_bad_value_is_named_and_nothing_is_stored(cast: Cast, values: dict[str
     assert not Audit.objects.filter(action="set_quota").exists()
 
 
-def test_a_department_admin_divides_but_does_not_raise_the_departments_own(cast: Cast) -> None:
+def test_department_admin_cannot_set_the_departments_quota(cast: Cast) -> None:
     with pytest.raises(Forbidden):
         quotas.set_quota(acting=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
 
@@ -77,37 +77,37 @@ def test_every_change_is_audited_with_before_and_after(cast: Cast) -> None:
     assert (created.actor, removed.action) == ("alice", "remove_quota")
 
 
-def test_the_database_itself_refuses_a_quota_without_one_owner(cast: Cast) -> None:
+def test_database_refuses_a_quota_without_exactly_one_owner(cast: Cast) -> None:
     for owners in ({}, {"department": cast.research, "project": cast.vision}):
         with pytest.raises(IntegrityError), transaction.atomic():
             Quota.objects.create(pool=cast.pool, **owners)
 
 
-def test_history_cannot_be_rewritten_even_by_hand(cast: Cast) -> None:
+def test_database_refuses_changes_to_audit_rows(cast: Cast) -> None:
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     for attempt in (lambda: Audit.objects.update(actor="nobody"), lambda: Audit.objects.all().delete()):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             attempt()
 
 
-def test_a_version_seen_before_a_quota_was_removed_never_counts_again(cast: Cast) -> None:
+def test_version_of_a_removed_quota_is_never_valid_again(cast: Cast) -> None:
     first = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
-    seen = first.version
+    old_version = first.version
     quotas.remove_quota(acting=cast.alice, quota=first)
     second = quotas.set_quota(
         acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1}, expected_version=0
     )
-    assert second.version > seen
+    assert second.version > old_version
     with pytest.raises(PreconditionFailed):
         quotas.set_quota(
             acting=cast.alice,
             owner=cast.vision,
             pool=cast.pool,
             values={"gpu": 6},
-            expected_version=seen,
+            expected_version=old_version,
         )
     with pytest.raises(PreconditionFailed):
-        quotas.remove_quota(acting=cast.alice, quota=second, expected_version=seen)
+        quotas.remove_quota(acting=cast.alice, quota=second, expected_version=old_version)
 
 
 Step = tuple[str, int]
@@ -116,7 +116,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_never_do_two_contents_of_one_quota_bear_the_same_version(cast: Cast, steps: list[Step]) -> None:
+def test_each_version_of_a_quota_has_one_content(cast: Cast, steps: list[Step]) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     RemovedQuota.objects.filter(project=cast.vision).delete()
     seen: dict[int, object] = {}

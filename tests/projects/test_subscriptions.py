@@ -1,4 +1,4 @@
-"""Subscribers receive their own notifications once."""
+"""Tests of subscriptions and of the notifications they cause."""
 
 import socket
 from datetime import timedelta
@@ -13,7 +13,7 @@ from projects.delivering import letters
 from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services.notifications import notify
-from projects.services.notifications.idle import notify_idle as news_of_idle
+from projects.services.notifications.idle import notify_idle
 from projects.services.notifications.subscriptions import shown_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
 from projects.services.workloads.moves import move
@@ -29,46 +29,48 @@ def cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-def fails(workload: Workload) -> None:
+def fail(workload: Workload) -> None:
     move(
         workload, expected=["running"], to=Phase.FAILED, reason="ExitCode", message="Exit 1.",
         actor="scheduler", now=timezone.now(),
     )  # fmt: skip
 
 
-def told() -> list[tuple[str, str]]:
+def deliveries() -> list[tuple[str, str]]:
     return list(Delivery.objects.order_by("to", "pk").values_list("to", "kind"))
 
 
-def test_news_of_work_go_to_its_person_project_department_and_the_platform(cast: Cast) -> None:
+def test_workload_event_notifies_user_project_department_and_platform(cast: Cast) -> None:
     places = {"dave": cast.dave.user, "vision": cast.vision, "research": cast.research, "all": None}
-    makers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
+    subscribers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
     for name, place in places.items():
-        subscribe(acting=makers[name], place=place, to=f"{name}@example.org", news=["failed"])
+        subscribe(acting=subscribers[name], place=place, to=f"{name}@example.org", news=["failed"])
     subscribe(acting=cast.carol, place=cast.carol.user, to="carol@example.org", news=["failed"])
     subscribe(acting=cast.bob, place=cast.speech, to="speech@example.org", news=["failed"])
-    fails(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
-    assert told() == [(f"{name}@example.org", "failed") for name in ("all", "dave", "research", "vision")]
+    fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
+    assert deliveries() == [
+        (f"{name}@example.org", "failed") for name in ("all", "dave", "research", "vision")
+    ]
 
 
-def test_an_address_that_a_document_names_too_is_told_once(cast: Cast) -> None:
+def test_address_named_in_the_document_too_is_notified_once(cast: Cast) -> None:
     subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", news=["failed"])
     workload = make.workload(cast.vision, "w", phase="running", by=cast.dave.user)
     workload.spec["notifications"] = [{"to": "dave@example.org"}]
     workload.save()
-    fails(workload)
-    assert told() == [("dave@example.org", "failed")]
+    fail(workload)
+    assert deliveries() == [("dave@example.org", "failed")]
 
 
-def test_who_sees_the_project_no_more_is_told_no_more(cast: Cast) -> None:
+def test_former_member_is_not_notified(cast: Cast) -> None:
     subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", news=["failed", "waiting"])
-    waits = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
+    pending = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
-    fails(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
-    assert (told(), notify.notify_pending(timezone.now()), waits.phase) == ([], 0, "pending")
+    fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
+    assert (deliveries(), notify.notify_pending(timezone.now()), pending.phase) == ([], 0, "pending")
 
 
-def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
+def test_long_wait_is_notified_once_per_wait(cast: Cast) -> None:
     subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["waiting"], waiting_minutes=30)
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
@@ -82,7 +84,7 @@ def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
     assert notify.notify_pending(later + timedelta(minutes=31)) == 1
 
 
-def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
+def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
     from scheduler.models import UsageHour
 
     subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["budget"])
@@ -96,12 +98,12 @@ def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
         project_name="vision", gpu_milli_seconds=9 * 3_600_000,
     )  # fmt: skip
     assert [watch_budgets(now), watch_budgets(now)] == [1, 0]
-    assert told() == [("r@example.org", "budget"), ("v@example.org", "budget")]
-    said = letters.subject(Delivery.objects.first().content)
-    assert said == "vision has used 80 % of its budget"
+    assert deliveries() == [("r@example.org", "budget"), ("v@example.org", "budget")]
+    subject = letters.subject(Delivery.objects.first().content)
+    assert subject == "vision has used 80 % of its budget"
 
 
-def test_a_failing_pool_is_told_to_the_platform_s_admins_and_not_every_minute(cast: Cast) -> None:
+def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> None:
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
     now = timezone.now()
     assert notify.notify_pools(now) == 0
@@ -112,7 +114,7 @@ def test_a_failing_pool_is_told_to_the_platform_s_admins_and_not_every_minute(ca
     assert letters.text(Delivery.objects.first().content).startswith("The node pool local is failing.")
 
 
-def test_only_who_administers_a_place_asks_for_its_news(cast: Cast) -> None:
+def test_only_admins_of_a_scope_subscribe_to_it(cast: Cast) -> None:
     wanted = {"to": "x@example.org", "news": ["failed"]}
     for acting, place, refusal in (
         (cast.dave, cast.vision, Forbidden),
@@ -139,7 +141,7 @@ def test_only_who_administers_a_place_asks_for_its_news(cast: Cast) -> None:
         ({"waiting_minutes": 0}, "pending_minutes"),
     ],
 )
-def test_what_cannot_be_told_is_refused_by_name(cast: Cast, wrong: dict, path: str) -> None:
+def test_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str) -> None:
     wanted = {"to": "x@example.org", "news": ["failed"], **wrong}
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
@@ -155,9 +157,7 @@ def test_what_cannot_be_told_is_refused_by_name(cast: Cast, wrong: dict, path: s
         ("http://169.254.169.254/", "169.254.169.254 resolves to 169.254.169.254, which is never allowed"),
     ],
 )
-def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
-    cast: Cast, to: str, why: str
-) -> None:
+def test_refused_address_has_the_message_of_the_delivery(cast: Cast, to: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, to=to, news=["failed"])
     (problem,) = refused.value.problems
@@ -168,41 +168,41 @@ def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
     assert str(at_delivery.value) == why
 
 
-def test_localhost_is_this_machine_and_other_names_are_looked_up_when_called(
+def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="which is the Berth server itself"):
         subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", news=["failed"])
     look_up = socket.getaddrinfo
 
-    def only_numbers(*asked: Any, flags: int = 0, **more: Any) -> Any:
-        assert flags & socket.AI_NUMERICHOST, "nobody is asked while somebody waits for the answer"
-        return look_up(*asked, flags=flags, **more)
+    def only_numbers(*arguments: Any, flags: int = 0, **more: Any) -> Any:
+        assert flags & socket.AI_NUMERICHOST, "names must not be resolved during the request"
+        return look_up(*arguments, flags=flags, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", only_numbers)
     made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://chat.internal/", news=["failed"])
     assert made.pk
 
 
-def test_what_the_installation_allows_can_be_told(cast: Cast, settings: Any) -> None:
+def test_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = ["10.0.0.0/8"]
     made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://10.1.2.3/hook", news=["failed"])
     assert made.channel == "webhook"
 
 
-def test_one_address_is_told_once_of_one_place(cast: Cast) -> None:
+def test_duplicate_subscription_is_refused(cast: Cast) -> None:
     subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, news=["failed"])
     with pytest.raises(Conflict):
         subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, news=["started"])
 
 
-def test_a_hook_s_secret_is_never_shown_again() -> None:
+def test_secret_of_a_webhook_address_is_masked() -> None:
     assert shown_address("ops@example.org") == "ops@example.org"
     assert shown_address(HOOK) == "https://hooks.slack.com/…cret"
     assert shown_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
 
 
-def test_gpus_that_idle_are_told_once_and_a_new_spell_again(cast: Cast) -> None:
+def test_idle_gpus_are_notified_once_per_idle_period(cast: Cast) -> None:
     from scheduler.models import PodUse
 
     subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["idle"])
@@ -211,11 +211,11 @@ def test_gpus_that_idle_are_told_once_and_a_new_spell_again(cast: Cast) -> None:
     idle, works = (make.workload(cast.vision, name, phase="running", run=1) for name in ("idle", "works"))
     make.used(make.place(idle, node, [0]), 0, busy_at=now - timedelta(minutes=61))
     make.used(make.place(works, node, [1]), 80)
-    assert [news_of_idle(now), news_of_idle(now)] == [1, 0]
-    assert told() == [("v@example.org", "idle")]
+    assert [notify_idle(now), notify_idle(now)] == [1, 0]
+    assert deliveries() == [("v@example.org", "idle")]
     content = Delivery.objects.get().content
     assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
     assert content["message"].startswith("1 allocated GPUs have been idle")
     later = now + timedelta(hours=5)
     PodUse.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
-    assert news_of_idle(later) == 1
+    assert notify_idle(later) == 1

@@ -1,4 +1,4 @@
-"""Submitting, cancelling, suspending and resuming, on rows."""
+"""Tests of the services that submit, cancel, suspend and resume workloads."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ from projects.services.workloads.moves import move
 from tests.cast import Cast, training
 
 
-def test_a_submitted_workload_waits_with_its_tree_stored(cast: Cast) -> None:
+def test_submitted_workload_is_pending_with_its_role_tree(cast: Cast) -> None:
     document = training(
         roles=None,
         groups=[
@@ -34,7 +34,7 @@ def test_a_submitted_workload_waits_with_its_tree_stored(cast: Cast) -> None:
     ]
 
 
-def test_a_name_is_free_again_once_its_workload_has_ended(cast: Cast) -> None:
+def test_name_of_an_ended_workload_can_be_reused(cast: Cast) -> None:
     first = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="train-1"):
         workloads.submit(acting=cast.dave, project=cast.vision, document=training())
@@ -52,9 +52,7 @@ def test_a_name_is_free_again_once_its_workload_has_ended(cast: Cast) -> None:
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_a_bad_document_is_refused_by_path_and_nothing_is_stored(
-    cast: Cast, changes: dict[str, object], path: str
-) -> None:
+def test_invalid_document_is_refused_with_its_path(cast: Cast, changes: dict[str, object], path: str) -> None:
     document = {key: value for key, value in training(**changes).items() if value is not None}
     with pytest.raises(Invalid) as refused:
         workloads.submit(acting=cast.dave, project=cast.vision, document=document)
@@ -64,7 +62,7 @@ def test_a_bad_document_is_refused_by_path_and_nothing_is_stored(
     assert not Event.objects.exists()
 
 
-def test_a_project_that_is_not_yours_reads_like_one_that_is_not_there(cast: Cast) -> None:
+def test_hidden_project_looks_like_a_missing_one(cast: Cast) -> None:
     for name in ("ads", "no-such-project"):
         with pytest.raises(Invalid, match="does not exist"):
             workloads.submit(acting=cast.dave, document=training(project=name))
@@ -72,15 +70,15 @@ def test_a_project_that_is_not_yours_reads_like_one_that_is_not_there(cast: Cast
         workloads.submit(acting=cast.dave, project=cast.ads, document=training())
 
 
-def test_cancel_suspend_and_resume_may_be_said_twice(cast: Cast) -> None:
+def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    for said, phase in (
+    for action, phase in (
         (workloads.suspend, Phase.SUSPENDED),
         (workloads.resume, Phase.PENDING),
         (workloads.cancel, Phase.CANCELLED),
     ):
-        for _ in range(2 if said is not workloads.resume else 1):
-            workload = said(acting=cast.dave, workload=workload)
+        for _ in range(2 if action is not workloads.resume else 1):
+            workload = action(acting=cast.dave, workload=workload)
             assert workload.phase == phase
     kinds = list(Event.objects.order_by("id").values_list("kind", flat=True))
     assert kinds == ["submitted", "suspended", "pending", "cancelled"]
@@ -91,7 +89,7 @@ def test_cancel_suspend_and_resume_may_be_said_twice(cast: Cast) -> None:
     ]  # fmt: skip
 
 
-def test_a_running_workload_is_stopped_before_it_is_cancelled(cast: Cast) -> None:
+def test_running_workload_stops_before_it_is_cancelled(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     Workload.objects.update(phase=Phase.RUNNING)
     workload = workloads.suspend(acting=cast.dave, workload=workload)
@@ -102,7 +100,7 @@ def test_a_running_workload_is_stopped_before_it_is_cancelled(cast: Cast) -> Non
         workloads.suspend(acting=cast.dave, workload=workload)
 
 
-def test_a_live_workload_cannot_be_deleted_and_an_ended_one_leaves_its_history(cast: Cast) -> None:
+def test_only_ended_workloads_are_deleted_and_their_events_stay(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     with pytest.raises(Conflict, match="Cancel it before you delete it"):
         workloads.delete(acting=cast.dave, workload=workload)
@@ -112,7 +110,7 @@ def test_a_live_workload_cannot_be_deleted_and_an_ended_one_leaves_its_history(c
     assert Event.objects.filter(workload_id=workload.pk).count() == 3
 
 
-def test_of_two_moves_from_one_state_only_one_happens(cast: Cast) -> None:
+def test_second_move_from_one_phase_has_no_effect(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     moved = [
         move(
@@ -131,33 +129,39 @@ def test_of_two_moves_from_one_state_only_one_happens(cast: Cast) -> None:
 
 
 @pytest.mark.shows("RAI-14")
-def test_whoever_submits_what_can_hardly_start_is_told_at_once(cast: Cast) -> None:
+def test_submission_above_quota_or_limit_returns_warnings(cast: Cast) -> None:
     for owner, gpus in ((cast.research, 4), (cast.vision, 3), (cast.speech, 3)):
         values = {"gpu": gpus, "limit": {"gpu": 6}}
         quotas.set_quota(acting=cast.alice, owner=owner, pool=cast.pool, values=values)
     four = [{"name": "worker", "replicas": 4, "gpu": 1}]
-    firm = workloads.submit(
+    non_preemptible = workloads.submit(
         acting=cast.dave, project=cast.vision, document=training("firm", preemptible=False, roles=four)
     )
     huge = workloads.submit(
         acting=cast.dave, project=cast.vision, document=training("huge", roles=[{"replicas": 7, "gpu": 1}])
     )
     small = workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
-    said = {e.workload_id: e.data["warnings"] for e in Event.objects.filter(kind="submitted")}
-    assert ["quota of vision" in text or "add up" in text for text in said[firm.pk]] == [True, True]
-    assert ["limit of vision" in said[huge.pk][0], "limit of research" in said[huge.pk][1]] == [True, True]
-    assert said[small.pk] == []
+    warnings = {e.workload_id: e.data["warnings"] for e in Event.objects.filter(kind="submitted")}
+    assert ["quota of vision" in text or "add up" in text for text in warnings[non_preemptible.pk]] == [
+        True,
+        True,
+    ]
+    assert ["limit of vision" in warnings[huge.pk][0], "limit of research" in warnings[huge.pk][1]] == [
+        True,
+        True,
+    ]
+    assert warnings[small.pk] == []
 
 
-def test_whoever_waits_for_what_is_not_there_is_told_at_once(cast: Cast) -> None:
+def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
     document = training("second", depends_on=["first", "small"])
     workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
-    waits = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
-    (said,) = Event.objects.get(workload_id=waits.pk).data["warnings"]
-    assert said == "There is no workload vision/first to wait for yet."
+    dependent = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    (warning,) = Event.objects.get(workload_id=dependent.pk).data["warnings"]
+    assert warning == "There is no workload vision/first to wait for yet."
 
 
-def test_a_deadline_that_has_passed_is_refused_and_names_now(cast: Cast) -> None:
+def test_past_deadline_is_refused(cast: Cast) -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     late = training("late", deadline="2026-05-01T13:00:00+01:00")
     with pytest.raises(Invalid) as refused:
@@ -170,7 +174,7 @@ def test_a_deadline_that_has_passed_is_refused_and_names_now(cast: Cast) -> None
     )  # fmt: skip
 
 
-def test_a_pool_whose_time_has_ended_is_only_for_those_who_name_it(cast: Cast) -> None:
+def test_expired_pool_is_used_only_if_named(cast: Cast) -> None:
     now = timezone.now()
     NodePool.objects.create(name="old", expires_at=now - timedelta(hours=1))
     NodePool.objects.create(name="soon", expires_at=now + timedelta(hours=1))

@@ -9,7 +9,7 @@ import pytest
 from projects.models import Event, InferenceEngine, Service
 from projects.services.inference.rules import ScalingRuns
 from tests.api.conftest import Caller
-from tests.cli.desk_of_commands import Terminal
+from tests.cli.terminal import Terminal
 from tests.services.stage import ServiceStage
 from tests.services.test_over_http import HttpStage, finished, http_stage, router
 from tests.services.test_service_commands import InProcessDesk, terminal
@@ -116,10 +116,10 @@ def test_engine_that_dies_without_a_restart_policy_is_in_the_history(
 
     (reported,) = dave.get(f"events?workload={service.workload_id}&kind=engine_failed").json()["items"]
     assert reported["message"] == event.message
-    shown = terminal.run("service", "history", "vision/chat", desk=InProcessDesk(dave)).stdout
+    shown = terminal.run("service", "history", "vision/chat", server=InProcessDesk(dave)).stdout
     assert "Failed engines" in shown
     assert "exit code 3" in " ".join(shown.split())
-    listed = terminal.run("service", "history", "vision/chat", "--failed-engines", desk=InProcessDesk(dave))
+    listed = terminal.run("service", "history", "vision/chat", "--failed-engines", server=InProcessDesk(dave))
     assert "exit code 3" in " ".join(listed.stdout.split())
 
 

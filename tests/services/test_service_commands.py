@@ -10,8 +10,8 @@ import pytest
 from berth.client import Client, Settings
 from projects.models import Autoscaler
 from tests.api.conftest import Caller
-from tests.cli.desk_of_commands import Terminal
-from tests.client.desk import HERE, Desk
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import HERE, StubServer
 from tests.services.stage import ServiceStage
 
 SOURCE = """\
@@ -26,7 +26,7 @@ scale_in_policy:
 """
 
 
-class InProcessDesk(Desk, httpx.BaseTransport):
+class InProcessDesk(StubServer, httpx.BaseTransport):
     """Passes requests of the client to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
@@ -52,28 +52,28 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
 def test_service_is_listed_described_and_scaled(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
-    service, desk = stage.serve(engines=2), InProcessDesk(dave)
-    scaled = terminal.run("service", "scale-out", "vision/chat", "3", desk=desk)
+    service, server = stage.serve(engines=2), InProcessDesk(dave)
+    scaled = terminal.run("service", "scale-out", "vision/chat", "3", server=server)
     assert (scaled.exit_code, "Scale-out request accepted" in scaled.stdout) == (0, True)
-    assert "scale_out PENDING" in terminal.run("service", "list", desk=desk).stdout
+    assert "scale_out PENDING" in terminal.run("service", "list", server=server).stdout
     stage.finish(service.requests.get())
-    assert terminal.run("service", "engines", "chat", desk=desk).stdout.count("ACTIVE") == 3
-    dry_run = terminal.run("service", "scale-in", "chat", "2", "--dry-run", desk=desk).stdout
+    assert terminal.run("service", "engines", "chat", server=server).stdout.count("ACTIVE") == 3
+    dry_run = terminal.run("service", "scale-in", "chat", "2", "--dry-run", server=server).stdout
     assert "engine_2" in dry_run
-    history = json.loads(terminal.run("service", "history", "chat", "-o", "json", desk=desk).stdout)
+    history = json.loads(terminal.run("service", "history", "chat", "-o", "json", server=server).stdout)
     assert [one["status"] for one in history] == ["ACTIVE"]
-    described = terminal.run("service", "describe", "chat", desk=desk).stdout
+    described = terminal.run("service", "describe", "chat", server=server).stdout
     assert "3 of 3 active" in described
-    refused = terminal.run("service", "scale-in", "chat", "1", desk=desk)
+    refused = terminal.run("service", "scale-in", "chat", "1", server=server)
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "below the number of initial engines" in refused.stderr
 
 
 def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
-    service, desk = stage.serve(), InProcessDesk(dave)
+    service, server = stage.serve(), InProcessDesk(dave)
     request = stage.scale_out(service, num_replicas=2)
-    assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", desk=desk).stdout
-    cancelled = terminal.run("service", "cancel", "chat", str(request.pk), desk=desk)
+    assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", server=server).stdout
+    cancelled = terminal.run("service", "cancel", "chat", str(request.pk), server=server)
     assert cancelled.stdout == f"{request.pk} is CANCELLED\n"
 
 
@@ -81,19 +81,19 @@ def test_scale_out_is_cancelled(stage: ServiceStage, dave: Caller, terminal: Ter
 def test_autoscale_reads_source_yaml_and_keeps_other_defaults(
     stage: ServiceStage, dave: Caller, terminal: Terminal, tmp_path: Path
 ) -> None:
-    service, desk = stage.submit(), InProcessDesk(dave)
+    service, server = stage.submit(), InProcessDesk(dave)
     file = tmp_path / "my_autoscaler.yaml"
     file.write_text(SOURCE)
     assert not Autoscaler.objects.get(service=service).enabled
-    applied = terminal.run("service", "autoscale", "chat", "-f", str(file), desk=desk)
+    applied = terminal.run("service", "autoscale", "chat", "-f", str(file), server=server)
     assert (applied.exit_code, "token_usage_high" in applied.stdout) == (0, True)
     row = Autoscaler.objects.get(service=service)
     assert row.enabled
     assert row.settings["scale_out_policy"]["queue_depth_per_engine"] == 10
     assert row.settings["scale_in_policy"]["token_usage_threshold"] == 0.25
-    terminal.run("service", "autoscale", "chat", "--off", desk=desk)
+    terminal.run("service", "autoscale", "chat", "--off", server=server)
     row.refresh_from_db()
     assert (row.enabled, row.settings["max_engines"]) == (False, 8)
     file.write_text("max_engine: 3\n")
-    refused = terminal.run("service", "autoscale", "chat", "-f", str(file), desk=desk)
+    refused = terminal.run("service", "autoscale", "chat", "-f", str(file), server=server)
     assert (refused.exit_code, "max_engines" in refused.stderr) == (2, True)

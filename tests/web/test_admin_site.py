@@ -53,7 +53,7 @@ def running_workload(cast: Cast) -> Workload:
         cast.ads, "rank", explanation={"blockers": [{"reason": "Backoff", "message": "hm"}]}
     )
     make.quota(cast.vision, cast.pool, 2)
-    make.standing(cast.vision, cast.pool, share=2, held=1, asked=2)
+    make.standing(cast.vision, cast.pool, share=2, allocated=1, requested=2)
     make.event(running, "running", "All pods run.")
     make.scaling(cast.pool, "ready", "answers", at=make.ago(minutes=1), node=node)
     make.cycle(plan={"bundles": []})

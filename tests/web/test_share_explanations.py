@@ -106,8 +106,8 @@ def test_quota_tree_and_pending_workload_link_to_the_explanation(contended: Cast
     address = "/quotas/projects/vision/local/share"
     for name in ("alice", "dave"):
         assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()
-    make.standing(contended.vision, contended.pool, share=2, held=0, asked=2)
-    make.standing(contended.research, contended.pool, share=2, held=0, asked=2)
+    make.standing(contended.vision, contended.pool, share=2, allocated=0, requested=2)
+    make.standing(contended.research, contended.pool, share=2, allocated=0, requested=2)
     for name, of_department in (("alice", True), ("dave", False)):
         client = sign_in(name)
         waits = Workload.objects.get(name="waits")

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 HEAD_END = b"\r\n\r\n"
 
 
-class LossyLine:
-    """Hands every request on; of the answers, the first `losses` are dropped with their connections."""
+class LossyProxy:
+    """Forward every request; drop the first `losses` responses and their connections."""
 
     def __init__(self, upstream: str, losses: int) -> None:
         parts = urlsplit(upstream)
         self._upstream = (str(parts.hostname), int(parts.port or 80))
         self._losses = losses
-        self.lost = 0
+        self.dropped = 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
@@ -34,15 +34,15 @@ class LossyLine:
         self._listening.close()
 
     def _carry(self, client: socket.socket) -> None:
-        """One request per connection, so that each can be lost by itself."""
+        """Forward one request per connection, so that each response can be dropped separately."""
         request = read_message(client)
         if not request:
             return
         with socket.create_connection(self._upstream) as upstream:
             upstream.sendall(request.replace(b"Connection: keep-alive", b"Connection: close"))
             answer = b"".join(iter(lambda: upstream.recv(65_536), b""))
-        if self.lost < self._losses:
-            self.lost += 1
+        if self.dropped < self._losses:
+            self.dropped += 1
             return
         client.sendall(answer)
 
@@ -64,12 +64,12 @@ def read_message(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def lossy(upstream: str, losses: int) -> Iterator[LossyLine]:
-    line = LossyLine(upstream, losses)
-    serving = threading.Thread(target=line.serve, daemon=True)
+def lossy(upstream: str, losses: int) -> Iterator[LossyProxy]:
+    proxy = LossyProxy(upstream, losses)
+    serving = threading.Thread(target=proxy.serve, daemon=True)
     serving.start()
     try:
-        yield line
+        yield proxy
     finally:
-        line.close()
+        proxy.close()
         serving.join(timeout=5)

@@ -1,4 +1,4 @@
-"""Pagination stays stable and its statement count constant."""
+"""Tests of pagination and of the number of queries per list."""
 
 import uuid
 from collections.abc import Callable
@@ -22,23 +22,23 @@ def submit(cast: Cast, name: str, **changes: Any) -> Workload:
 
 
 @pytest.mark.parametrize("sort", ["-submitted_at", "submitted_at", "name", "-priority", "phase", "gpus"])
-def test_no_row_is_missed_or_told_twice_while_others_arrive(cast: Cast, dave: Caller, sort: str) -> None:
+def test_pages_neither_skip_nor_repeat_rows_during_inserts(cast: Cast, dave: Caller, sort: str) -> None:
     before = {submit(cast, f"w{number}", priority=number % 3).name for number in range(12)}
-    seen: list[str] = []
+    names: list[str] = []
     query: dict[str, Any] = {"limit": 5, "sort": sort}
     for number in range(9):
         answer = dave.get("workloads", **query).json()
-        seen += [item["name"] for item in answer["items"]]
+        names += [item["name"] for item in answer["items"]]
         submit(cast, f"a{number}", priority=number % 3)
         submit(cast, f"z{number}", priority=number % 3)
         if answer["next"] is None:
             break
         query["cursor"] = answer["next"]
-    assert len(seen) == len(set(seen))
-    assert before <= set(seen)
+    assert len(names) == len(set(names))
+    assert before <= set(names)
 
 
-def test_a_page_in_hand_outlives_the_rows_it_ended_with(cast: Cast, dave: Caller) -> None:
+def test_cursor_outlives_the_row_it_points_to(cast: Cast, dave: Caller) -> None:
     for number in range(4):
         submit(cast, f"w{number}")
     first = dave.get("workloads", limit=2, sort="name").json()
@@ -48,7 +48,7 @@ def test_a_page_in_hand_outlives_the_rows_it_ended_with(cast: Cast, dave: Caller
     assert second["next"] is None
 
 
-def test_a_cursor_is_good_for_its_own_order_only(cast: Cast, dave: Caller) -> None:
+def test_cursor_is_refused_for_another_order(cast: Cast, dave: Caller) -> None:
     for number in range(3):
         submit(cast, f"w{number}")
     cursor = dave.get("workloads", limit=1, sort="name").json()["next"]
@@ -105,9 +105,9 @@ LISTS: dict[str, tuple[str, Callable[[Cast, int], None]]] = {
 }
 
 
-@pytest.mark.parametrize("what", LISTS)
-def test_a_hundred_rows_take_no_more_statements_than_ten(cast: Cast, bob: Caller, what: str) -> None:
-    path, make = LISTS[what]
+@pytest.mark.parametrize("name", LISTS)
+def test_list_query_count_does_not_grow_with_rows(cast: Cast, bob: Caller, name: str) -> None:
+    path, make = LISTS[name]
     bob.get(path)
     counts = []
     for rows in (10, 90):
@@ -120,9 +120,9 @@ def test_a_hundred_rows_take_no_more_statements_than_ten(cast: Cast, bob: Caller
     assert counts[0] == counts[1] <= 10
 
 
-def test_a_submission_takes_few_statements_however_many_workloads_there_are(cast: Cast, dave: Caller) -> None:
+def test_submission_query_count_does_not_grow_with_workloads(cast: Cast, dave: Caller) -> None:
     counts = []
-    dave.get("whoami")  # a token's first use is written down
+    dave.get("whoami")  # the first use of a token is stored
     for number in (5, 50):
         many_workloads(cast, number)
         with CaptureQueriesContext(connection) as captured:

@@ -1,4 +1,4 @@
-"""Claims about alert rules and dashboards: they load, and ask only for what Berth tells Prometheus."""
+"""Tests that alert rules and dashboards load and use only metrics that Berth exports."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scheduler.api.metrics.endpoint import Rows
-from tests.deploy.expressions import asked
+from tests.deploy.expressions import names_in
 from tests.scraping import scraped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +25,8 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promto
 
 
 @pytest.fixture
-def told(db: None) -> dict[str, set[str]]:
-    """By the name of each metric as it is scraped, the labels that it has."""
+def exported(db: None) -> dict[str, set[str]]:
+    """Labels of each exported metric by its name."""
     types = {line.split()[2] for line in scraped().splitlines() if line.startswith("# TYPE ")}
     families = {
         family.name + ("_total" if family.type == "counter" else ""): set(family._labelnames)  # type: ignore[attr-defined]
@@ -37,8 +37,8 @@ def told(db: None) -> dict[str, set[str]]:
 
 
 def board_of(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    board: dict[str, Any] = json.loads(path.read_text())
+    return board
 
 
 def panels_of(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -55,55 +55,57 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
-def assert_is_told(expression: str, told: dict[str, set[str]]) -> None:
-    found = asked(expression)
-    assert found.metrics, expression
-    for metric in found.metrics:
-        assert metric in told, f"{metric} in {expression}"
-        assert found.labels.get(metric, set()) <= told[metric] | PROMETHEUS_OWN, expression
-    known = set.union(*(told[metric] for metric in found.metrics)) | PROMETHEUS_OWN
-    assert found.grouping <= known, expression
+def assert_is_exported(expression: str, exported: dict[str, set[str]]) -> None:
+    used = names_in(expression)
+    assert used.metrics, expression
+    for metric in used.metrics:
+        assert metric in exported, f"{metric} in {expression}"
+        assert used.labels.get(metric, set()) <= exported[metric] | PROMETHEUS_OWN, expression
+    labels = set.union(*(exported[metric] for metric in used.metrics)) | PROMETHEUS_OWN
+    assert used.grouping <= labels, expression
 
 
-def test_names_are_read_out_of_an_expression() -> None:
-    found = asked('sum by (pool) (rate(a_total{x="b_c{",y!~"z|d"}[5m])) > on (pool) e_f and time() - 3 * inf')
-    assert found.metrics == {"a_total", "e_f"}
-    assert found.labels == {"a_total": {"x", "y"}}
-    assert found.grouping == {"pool"}
+def test_metric_and_label_names_are_extracted() -> None:
+    used = names_in(
+        'sum by (pool) (rate(a_total{x="b_c{",y!~"z|d"}[5m])) > on (pool) e_f and time() - 3 * inf'
+    )
+    assert used.metrics == {"a_total", "e_f"}
+    assert used.labels == {"a_total": {"x", "y"}}
+    assert used.grouping == {"pool"}
 
 
-def test_every_alert_asks_for_what_is_told_and_says_what_to_do(told: dict[str, set[str]]) -> None:
+def test_every_alert_uses_exported_metrics_and_has_a_description(exported: dict[str, set[str]]) -> None:
     assert len({rule["alert"] for rule in rules()}) == len(rules())
     for rule in rules():
-        assert_is_told(rule["expr"], told)
+        assert_is_exported(rule["expr"], exported)
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
         used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
-        found = asked(rule["expr"])
-        assert all(used <= told[metric] for metric in found.metrics), rule["alert"]
+        names = names_in(rule["expr"])
+        assert all(used <= exported[metric] for metric in names.metrics), rule["alert"]
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_every_panel_asks_for_what_is_told(path: Path, told: dict[str, set[str]]) -> None:
+def test_every_panel_uses_exported_metrics(path: Path, exported: dict[str, set[str]]) -> None:
     board = board_of(path)
     assert expressions_of(board)
     for expression in expressions_of(board):
-        assert_is_told(expression, told)
+        assert_is_exported(expression, exported)
     for panel in panels_of(board):
         for target in panel.get("targets", ()):
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-            found = asked(target["expr"])
-            assert all(shown <= told[metric] for metric in found.metrics), target
+            names = names_in(target["expr"])
+            assert all(shown <= exported[metric] for metric in names.metrics), target
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             asks = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["definition"])
             assert asks
-            assert asks[2] in told[asks[1]]
+            assert asks[2] in exported[asks[1]]
             assert variable["query"]["query"] == variable["definition"]
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_is_whole(path: Path) -> None:
+def test_dashboard_is_consistent(path: Path) -> None:
     board = board_of(path)
     assert (board["uid"], board["id"]) == (path.stem, None)
     assert board["schemaVersion"] >= 39
@@ -115,22 +117,24 @@ def test_a_dashboard_is_whole(path: Path) -> None:
     cells: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         at = panel["gridPos"]
-        taken = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert not taken & cells, f"{panel['title']} lies on another panel"
+        panel_cells = {
+            (x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not panel_cells & cells, f"{panel['title']} lies on another panel"
         assert at["x"] + at["w"] <= 24
-        cells |= taken
+        cells |= panel_cells
         if panel["type"] != "row":
             assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
             assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
-def test_the_dashboards_cover_cluster_waiting_fairness_pools_and_services() -> None:
+def test_dashboards_cover_cluster_queue_fairness_pools_and_services() -> None:
     names = {path.stem for path in BOARDS}
     assert names == {"berth-cluster", "berth-queue", "berth-fairness", "berth-pools", "berth-services"}
 
 
-def test_the_documentation_lists_exactly_what_is_told(told: dict[str, set[str]]) -> None:
-    """With its labels, in the table of that chapter."""
+def test_documentation_lists_exactly_the_exported_metrics(exported: dict[str, set[str]]) -> None:
+    """The table of the chapter lists every metric with its labels."""
     text = (ROOT / "docs" / "operations.md").read_text()
     chapter = text.split("### Metrics")[1].split("\n## ")[0]
     listed: dict[str, set[str]] = {}
@@ -138,22 +142,22 @@ def test_the_documentation_lists_exactly_what_is_told(told: dict[str, set[str]])
         if not line.startswith("| `berth_"):
             continue
         names, labels = (cell.strip() for cell in line.strip("|").split("|")[:2])
-        found = re.findall(r"`(\w+)`", names)
+        metrics = re.findall(r"`(\w+)`", names)
         sets = [{label.strip() for label in part.split(",") if label.strip()} for part in labels.split(";")]
-        sets = sets if len(sets) == len(found) else sets * len(found)
-        listed |= dict(zip(found, sets, strict=True))
-    assert listed == told
+        sets = sets if len(sets) == len(metrics) else sets * len(metrics)
+        listed |= dict(zip(metrics, sets, strict=True))
+    assert listed == exported
 
 
 @needs_promtool
-def test_the_rules_load_and_fire_when_they_should() -> None:
+def test_rules_load_and_fire() -> None:
     for command in (["check", "rules", RULES.name], ["test", "rules", "berth.rules.test.yaml"]):
         promtool(*command)
 
 
 @needs_promtool
-def test_prometheus_understands_every_panel(tmp_path: Path) -> None:
-    """Each of them as a rule: that is how its own tool reads expressions without a server."""
+def test_prometheus_parses_every_panel(tmp_path: Path) -> None:
+    """promtool checks expressions only in rules, so each panel becomes one."""
     every = [expression for path in BOARDS for expression in expressions_of(board_of(path))]
     named = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(every)]
     file = tmp_path / "panels.yaml"
@@ -168,7 +172,7 @@ def promtool(*words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_example_scrapes_with_the_token_that_the_guide_names() -> None:
+def test_example_configuration_uses_the_token_of_the_guide() -> None:
     example = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yaml").read_text())
     (scrape,) = example["scrape_configs"]
     assert scrape["authorization"] == {"credentials_file": "/etc/prometheus/berth.token"}

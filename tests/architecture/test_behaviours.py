@@ -1,4 +1,4 @@
-"""Tests claim only promised behaviours, and the table lists missing ones."""
+"""Tests of the behaviour markers and of their table."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -16,19 +16,19 @@ def claiming(*ids: str) -> pytest.Item:
     return cast("pytest.Item", item)
 
 
-def test_every_promise_is_listed_once() -> None:
+def test_every_behaviour_is_listed_once() -> None:
     assert {chapter: len(set(ids)) for chapter, ids in chapters().items()} == PROMISED
     assert {chapter: len(ids) for chapter, ids in chapters().items()} == PROMISED
 
 
-def test_a_claim_of_something_that_nobody_promised_stops_the_tests() -> None:
+def test_unknown_behaviour_stops_the_tests() -> None:
     refuse_unknown([claiming("RAI-01", "PAD-35")])
     with pytest.raises(pytest.UsageError, match="RAI-83"):
         refuse_unknown([claiming("RAI-01"), claiming("RAI-83")])
 
 
-def test_the_table_names_who_shows_a_promise_and_which_nobody_shows() -> None:
-    told = table({"PAD-02": {"tests/b.py::test_b", "tests/a.py::test_a"}})
-    assert "elastic-jobs: 1 of 35 shown" in told
-    assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03" in told
-    assert "plugins: 0 of 48 shown" in told
+def test_table_lists_tests_by_behaviour_and_missing_behaviours() -> None:
+    text = table({"PAD-02": {"tests/b.py::test_b", "tests/a.py::test_a"}})
+    assert "elastic-jobs: 1 of 35 shown" in text
+    assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03" in text
+    assert "plugins: 0 of 48 shown" in text

@@ -1,4 +1,4 @@
-"""Run commands in this process against a stand-in for the server."""
+"""Commands run in this process against a stub server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,22 +13,22 @@ from berth.cli import arguments as cli_arguments
 from berth.cli import commands, documents
 from berth.cli.main import app
 from berth.client import Client, Settings
-from tests.client.desk import HERE, Desk
+from tests.client.stub_server import HERE, StubServer
 
 
 class Terminal:
-    """A person at a keyboard, connected to a desk."""
+    """Runs commands in this process, connected to a stub server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
         self._runner = CliRunner()
 
     def run(
-        self, *arguments: str, desk: Desk | None = None, settings: Settings = HERE, **typed: Any
+        self, *arguments: str, server: StubServer | None = None, settings: Settings = HERE, **typed: Any
     ) -> Result:
         @contextmanager
         def connected() -> Iterator[Client]:
-            with (desk or Desk(AssertionError("nothing was to be asked"))).client(settings) as client:
+            with (server or StubServer(AssertionError("no request was expected"))).client(settings) as client:
                 yield client
 
         for module in (cli_arguments, documents, *_commands()):
@@ -37,6 +37,6 @@ class Terminal:
 
 
 def _commands() -> list[Any]:
-    """Every module of commands that talks to a server."""
-    found = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
-    return [module for module in found if hasattr(module, "connected")]
+    """Return every command module that talks to a server."""
+    modules = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
+    return [module for module in modules if hasattr(module, "connected")]

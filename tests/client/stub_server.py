@@ -1,4 +1,4 @@
-"""A stand-in for the network that gives scripted answers and records requests."""
+"""An HTTP transport that gives scripted responses and records requests."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ HERE = Settings("http://127.0.0.1:8000", "berth_secret")
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
-class Desk(httpx.BaseTransport):
-    """Gives one reply after the other; the last one is given for ever."""
+class StubServer(httpx.BaseTransport):
+    """Give one reply after the other; repeat the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)
@@ -30,7 +30,8 @@ class Desk(httpx.BaseTransport):
         return reply(request) if callable(reply) else reply
 
     @property
-    def asked(self) -> list[str]:
+    def calls(self) -> list[str]:
+        """The requests so far, as "METHOD /path?query"."""
         return [f"{request.method} {request.url.raw_path.decode()}" for request in self.requests]
 
     def client(self, settings: Settings = HERE) -> Client:

@@ -1,7 +1,8 @@
-"""Concurrent deletion gives both sides a clear answer."""
+"""Tests of concurrent deletion of projects, departments and pools."""
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,34 +24,34 @@ def cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-def submitting(cast: Cast) -> object:
+def submit(cast: Cast) -> object:
     return workloads.submit(acting=cast.dave, project=cast.vision, document=training())
 
 
-def setting_a_quota(cast: Cast) -> object:
+def set_quota(cast: Cast) -> object:
     return quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
 
 
-def granting(cast: Cast) -> object:
+def grant(cast: Cast) -> object:
     assert cast.frank.user is not None
     return members.grant(acting=cast.alice, user=cast.frank.user, role="member", scope=cast.vision)
 
 
-WRITES = [submitting, setting_a_quota, granting]
+WRITES = [submit, set_quota, grant]
 
 
 @pytest.fixture
 def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for somebody whose roles were looked up just before."""
+    """Skip the permission check, as for a user whose roles were checked just before."""
     for module in (submission, write, members, tenants):
         monkeypatch.setattr(module, "require", lambda *arguments: None)
 
 
 @pytest.mark.parametrize("attempt", WRITES)
-def test_writes_to_a_concurrently_deleted_project_raise_not_found(
+def test_writes_to_a_concurrently_deleted_project_are_refused(
     cast: Cast, attempt: Callable[[Cast], object], permitted: None
 ) -> None:
-    """Deleted after the writer had looked, before it wrote; also inside a transaction around it."""
+    """The project is deleted after the writer's check and before its write, inside an outer transaction."""
     aside(lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision")))
     assert not Project.objects.filter(name="vision").exists()
     with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
@@ -59,36 +60,36 @@ def test_writes_to_a_concurrently_deleted_project_raise_not_found(
     assert not Quota.objects.exists()
 
 
-def test_a_quota_in_a_pool_that_was_deleted_meanwhile_is_told_as_that(cast: Cast) -> None:
+def test_quota_in_a_concurrently_deleted_pool_is_refused(cast: Cast) -> None:
     aside(lambda: NodePool.objects.all().delete())
     with pytest.raises(NotFound, match="the pool local was deleted"):
-        setting_a_quota(cast)
+        set_quota(cast)
 
 
-def test_a_project_in_a_department_that_was_deleted_meanwhile(cast: Cast) -> None:
+def test_project_in_a_concurrently_deleted_department_is_refused(cast: Cast) -> None:
     empty = Department.objects.create(name="empty")
     aside(lambda: Department.objects.filter(name="empty").delete())
     with pytest.raises((NotFound, Invalid)):
         tenants.create_project(acting=cast.alice, department=empty, name="late")
 
 
-def test_one_of_two_who_delete_is_told_that_it_is_gone(cast: Cast) -> None:
+def test_second_deletion_of_a_project_is_refused(cast: Cast) -> None:
     tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="speech"))
     with pytest.raises(NotFound, match="already deleted"):
         tenants.delete_project(acting=cast.alice, project=cast.speech)
 
 
-def test_submitting_and_deleting_at_once_either_comes_first(cast: Cast) -> None:
-    """Many times at once: whoever comes second is told so, and nobody refers to what is not there."""
+def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
+    """Repeat the race: the second caller gets an error, and no row refers to a deleted project."""
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)
-        together = threading.Barrier(2)
+        barrier = threading.Barrier(2)
         answers: dict[str, Any] = {}
 
         def run(
-            name: str, work: Callable[[], object], together: Any = together, answers: Any = answers
+            name: str, work: Callable[[], object], barrier: Any = barrier, answers: Any = answers
         ) -> None:
-            together.wait(10)
+            barrier.wait(10)
             try:
                 work()
                 answers[name] = "done"
@@ -99,19 +100,16 @@ def test_submitting_and_deleting_at_once_either_comes_first(cast: Cast) -> None:
             finally:
                 connection.close()
 
-        given = Project.objects.select_related("department").get(pk=project.pk)
-        other = Project.objects.select_related("department").get(pk=project.pk)
+        project_to_submit = Project.objects.select_related("department").get(pk=project.pk)
+        project_to_delete = Project.objects.select_related("department").get(pk=project.pk)
+        submit_it = partial(
+            workloads.submit, acting=cast.alice, project=project_to_submit, document=training()
+        )
+        delete_it = partial(tenants.delete_project, acting=cast.alice, project=project_to_delete)
         threads = [
-            threading.Thread(
-                target=run,
-                args=("submit", lambda given=given: workloads.submit(
-                    acting=cast.alice, project=given, document=training())),
-            ),
-            threading.Thread(
-                target=run,
-                args=("delete", lambda other=other: tenants.delete_project(acting=cast.alice, project=other)),
-            ),
-        ]  # fmt: skip
+            threading.Thread(target=run, args=("submit", submit_it)),
+            threading.Thread(target=run, args=("delete", delete_it)),
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""Behaviour common to all endpoints: authentication, limits and refusals."""
+"""Tests of authentication, rate limits and errors of all endpoints."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
 
-def test_without_a_token_there_is_nothing(caller: Callable[..., Caller]) -> None:
+def test_request_without_a_valid_token_is_refused(caller: Callable[..., Caller]) -> None:
     for secret in ("", "berth_wrong", "berth_" + "a" * 5000):
         answer = Caller(secret).get("workloads")
         assert answer.status_code == 401
@@ -21,7 +21,7 @@ def test_without_a_token_there_is_nothing(caller: Callable[..., Caller]) -> None
         assert answer.json()["code"] == "unauthenticated"
 
 
-def test_a_revoked_token_and_a_locked_person_are_strangers(cast: Cast, dave: Caller, erin: Caller) -> None:
+def test_revoked_token_and_locked_user_are_refused(cast: Cast, dave: Caller, erin: Caller) -> None:
     ApiToken.objects.filter(user=cast.dave.user).get()
     tokens.revoke(acting=cast.dave, token=ApiToken.objects.get(user=cast.dave.user))
     assert dave.get("whoami").status_code == 401
@@ -29,7 +29,7 @@ def test_a_revoked_token_and_a_locked_person_are_strangers(cast: Cast, dave: Cal
     assert erin.get("whoami").status_code == 401
 
 
-def test_scopes_bind_a_token_below_its_person(caller: Callable[..., Caller]) -> None:
+def test_scopes_restrict_a_token(caller: Callable[..., Caller]) -> None:
     reader, writer = caller("alice", "read"), caller("alice", "write")
     assert reader.get("departments").status_code == 200
     refused = reader.post("workloads", training(project="vision"))
@@ -39,29 +39,29 @@ def test_scopes_bind_a_token_below_its_person(caller: Callable[..., Caller]) -> 
     assert writer.post("departments", {"name": "new"}).json()["allowed"] == ["admin"]
 
 
-def test_a_token_cannot_make_a_stronger_one(caller: Callable[..., Caller]) -> None:
+def test_token_cannot_create_a_token_with_more_scopes(caller: Callable[..., Caller]) -> None:
     weak = caller("alice", "write")
     assert weak.post("tokens", {"name": "up", "scopes": ["admin"]}).status_code == 403
     assert weak.post("tokens", {"name": "same", "scopes": ["write"]}).status_code == 201
 
 
-def test_signing_in_gives_a_token_that_works(cast: Cast) -> None:
+def test_sign_in_returns_a_working_token(cast: Cast) -> None:
     answer = Caller().post("login", {"username": "dave", "password": "correct horse battery"})
     assert answer.status_code == 200
-    who = Caller(answer.json()["token"]).get("whoami").json()
-    assert (who["username"], who["scopes"]) == ("dave", ["read", "write", "admin"])
-    assert who["roles"] == [{"role": "member", "department": None, "project": "vision"}]
+    user = Caller(answer.json()["token"]).get("whoami").json()
+    assert (user["username"], user["scopes"]) == ("dave", ["read", "write", "admin"])
+    assert user["roles"] == [{"role": "member", "department": None, "project": "vision"}]
     assert Caller().post("login", {"username": "dave", "password": "wrong"}).status_code == 401
 
 
-def test_guessing_passwords_is_slowed_down(cast: Cast, settings: Any) -> None:
+def test_wrong_passwords_are_throttled(cast: Cast, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     tries = [Caller().post("login", {"username": "dave", "password": str(n)}) for n in range(5)]
     assert [answer.status_code for answer in tries] == [401, 401, 401, 429, 429]
     assert int(tries[-1]["Retry-After"]) > 0
 
 
-def test_a_session_signs_in_too_but_changes_need_the_csrf_token(cast: Cast) -> None:
+def test_session_cookie_authenticates_and_changes_need_a_csrf_token(cast: Cast) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(cast.dave.user)
     assert browser.get("/api/v1/whoami").json()["username"] == "dave"
@@ -70,7 +70,7 @@ def test_a_session_signs_in_too_but_changes_need_the_csrf_token(cast: Cast) -> N
     assert refused["Content-Type"] == "application/problem+json"
 
 
-def test_every_answer_says_how_many_requests_are_left(dave: Caller, settings: Any) -> None:
+def test_responses_have_rate_limit_headers(dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {"read": 2, "write": 1, "login": 1}
     first, second, third = (dave.get("whoami") for _ in range(3))
     assert [answer["RateLimit-Remaining"] for answer in (first, second, third)] == ["1", "0", "0"]
@@ -80,11 +80,11 @@ def test_every_answer_says_how_many_requests_are_left(dave: Caller, settings: An
     assert dave.post("workloads", training(project="vision")).status_code == 201
 
 
-def test_a_request_keeps_the_id_it_came_with(dave: Caller) -> None:
+def test_valid_request_id_is_preserved(dave: Caller) -> None:
     named = dave("GET", "whoami", headers={"X-Request-Id": "abc-1"})
     assert named["X-Request-Id"] == "abc-1"
-    strange = dave("GET", "workloads/none", headers={"X-Request-Id": "a b\tc"})
-    assert strange["X-Request-Id"] not in ("", "a b\tc")
+    replaced = dave("GET", "workloads/none", headers={"X-Request-Id": "a b\tc"})
+    assert replaced["X-Request-Id"] not in ("", "a b\tc")
     missing = dave.get("departments/none")
     assert missing.json()["request_id"] == missing["X-Request-Id"]
 
@@ -92,16 +92,14 @@ def test_a_request_keeps_the_id_it_came_with(dave: Caller) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "nothing"), ("GET", "/api/v2/workloads"), ("PUT", "departments")]
 )
-def test_unknown_addresses_and_methods_are_problems_too(dave: Caller, method: str, path: str) -> None:
+def test_unknown_path_or_method_is_answered_as_a_problem(dave: Caller, method: str, path: str) -> None:
     answer = dave(method, path)
     assert answer.status_code == (405 if method == "PUT" else 404)
     assert answer["Content-Type"] == "application/problem+json"
     assert answer["X-Content-Type-Options"] == "nosniff"
 
 
-def test_what_we_did_not_foresee_tells_nothing_about_the_inside(
-    dave: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_hides_its_message(dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise RuntimeError("the secret is swordfish")
 
@@ -111,6 +109,6 @@ def test_what_we_did_not_foresee_tells_nothing_about_the_inside(
     assert b"swordfish" not in answer.content
 
 
-def test_the_process_lives_and_is_ready(db: None) -> None:
+def test_health_and_readiness_are_reported(db: None) -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
     assert Client().get("/readyz").json()["checks"] == {"database": True, "migrations": True}

@@ -1,4 +1,4 @@
-"""A lost answer never creates a second workload."""
+"""Tests of submissions whose responses are lost on the way."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from berth.client import Client, Settings, Unreachable
 from projects.models import Event, Workload
 from projects.services.people import tokens
 from tests.cast import Cast, make_cast, training
-from tests.cli.lossy import lossy
+from tests.cli.lossy_proxy import lossy
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,35 +24,35 @@ def token(cast: Cast) -> str:
 
 
 @pytest.mark.parametrize("losses", [0, 1, 3])
-def test_a_submission_whose_answers_are_lost_is_submitted_once(
+def test_submission_with_lost_responses_creates_one_workload(
     live_server: Any, token: str, losses: int
 ) -> None:
     with (
-        lossy(live_server.url, losses) as line,
-        Client(Settings(line.address, token), sleep=_at_once) as client,
+        lossy(live_server.url, losses) as proxy,
+        Client(Settings(proxy.address, token), sleep=_no_wait) as client,
     ):
         stored = client.workloads.submit({**training(), "project": "vision"})
-    assert line.lost == losses
+    assert proxy.dropped == losses
     assert [str(row.pk) for row in Workload.objects.all()] == [stored.id]
     assert Event.objects.filter(kind="submitted").count() == 1
 
 
-def test_a_submission_that_is_given_up_was_submitted_once_at_most(live_server: Any, token: str) -> None:
+def test_abandoned_submission_creates_at_most_one_workload(live_server: Any, token: str) -> None:
     with (
-        lossy(live_server.url, 100) as line,
-        Client(Settings(line.address, token), sleep=_at_once) as client,
+        lossy(live_server.url, 100) as proxy,
+        Client(Settings(proxy.address, token), sleep=_no_wait) as client,
         pytest.raises(Unreachable),
     ):
         client.workloads.submit({**training(), "project": "vision"})
     assert Workload.objects.count() == 1
 
 
-def test_a_cancellation_whose_answer_is_lost_is_still_answered(live_server: Any, token: str) -> None:
+def test_cancellation_with_lost_response_is_retried(live_server: Any, token: str) -> None:
     with Client(Settings(live_server.url, token)) as client:
         stored = client.workloads.submit({**training(), "project": "vision"})
-    with lossy(live_server.url, 1) as line, Client(Settings(line.address, token), sleep=_at_once) as client:
+    with lossy(live_server.url, 1) as proxy, Client(Settings(proxy.address, token), sleep=_no_wait) as client:
         assert client.workloads.cancel(stored.id).phase == "cancelled"
 
 
-def _at_once(seconds: float) -> None:
-    """No waiting between attempts: what is shown is what arrives, not when."""
+def _no_wait(seconds: float) -> None:
+    """Return at once, so that retries do not slow the test down."""

@@ -1,4 +1,4 @@
-"""Structural rules of the repository."""
+"""Tests of the structural rules of the repository."""
 
 import ast
 import platform
@@ -10,32 +10,32 @@ ROOT = Path(__file__).resolve().parents[2]
 LONGEST_FILE = 400
 
 
-def test_the_folder_platform_does_not_hide_pythons_own() -> None:
+def test_platform_folder_does_not_shadow_the_standard_library() -> None:
     assert not [path.name for path in (ROOT / "platform").iterdir() if path.suffix in {".py", ".pyi", ".so"}]
     assert Path(platform.__file__).is_relative_to(Path(sys.base_prefix))
     assert platform.python_version_tuple()
 
 
-def test_python_finds_its_own_platform_from_the_root_of_the_checkout() -> None:
+def test_standard_platform_module_is_imported_from_the_repository_root() -> None:
     code = "import platform; print(platform.python_implementation())"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "CPython"
 
 
-def test_every_module_says_what_it_does_in_its_first_sentence() -> None:
-    silent = [
+def test_every_module_has_a_docstring() -> None:
+    undocumented = [
         str(file.relative_to(ROOT))
         for file in our_modules()
         if (text := file.read_text().strip()) and ast.get_docstring(ast.parse(text)) is None
     ]
-    assert not silent
+    assert not undocumented
 
 
-def test_no_file_is_too_long_to_answer_one_question() -> None:
+def test_no_file_exceeds_the_maximum_length() -> None:
     lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in our_modules()}
     assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
 
 
-def test_no_module_is_named_after_nothing() -> None:
+def test_no_module_has_a_vague_name() -> None:
     vague = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
     assert not [str(file) for file in our_modules() if file.stem in vague or file.parent.name in vague]
 

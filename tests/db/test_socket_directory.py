@@ -1,4 +1,4 @@
-"""The embedded database refuses socket directories prepared by others."""
+"""Tests of the socket directory of the embedded database."""
 
 import os
 import stat
@@ -15,14 +15,14 @@ def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_account", lambda: None)
 
 
-def test_a_place_of_ours_is_made_for_us_alone(tmp_path: Path) -> None:
+def test_socket_directory_is_private(tmp_path: Path) -> None:
     place = tmp_path / "sockets"
     embedded._own(place)
     embedded._own(place)
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
-def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp_path: Path) -> None:
+def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     (tmp_path / "sockets").symlink_to(victim)
@@ -32,7 +32,7 @@ def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_place_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "sockets"
     place.mkdir(mode=0o777)
     os.chown(place, 12345, 12345)

@@ -1,4 +1,4 @@
-"""Claims about guessing passwords: it is slowed, and it locks nobody out who is elsewhere."""
+"""Tests of the limits on guessing passwords."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,11 +13,11 @@ from tests.cast import Cast
 
 RIGHT = "correct horse battery"
 LIMIT = 20
-Door = Callable[[str, str, str], int]
+SignIn = Callable[[str, str, str], int]
 
 
 @pytest.fixture(autouse=True)
-def fresh(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def reset_rate_limits(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
     monkeypatch.setattr(
         "berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9)
@@ -26,7 +26,7 @@ def fresh(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_form(name: str, password: str, address: str) -> int:
-    """401 stands for the page that says so."""
+    """Return the status that REST would have; the page answers 200 to a wrong password."""
     answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
     return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)
 
@@ -38,34 +38,34 @@ def by_rest(name: str, password: str, address: str) -> int:
     )
 
 
-@pytest.mark.parametrize("door", [by_form, by_rest])
-def test_wrong_guesses_elsewhere_do_not_lock_the_owner_out(door: Door) -> None:
-    guesses = [door("dave", "wrong", "198.51.100.1") for _ in range(LIMIT + 5)]
+@pytest.mark.parametrize("sign_in", [by_form, by_rest])
+def test_guesses_from_another_address_do_not_lock_the_owner_out(sign_in: SignIn) -> None:
+    guesses = [sign_in("dave", "wrong", "198.51.100.1") for _ in range(LIMIT + 5)]
     assert guesses == [401] * LIMIT + [429] * 5
-    assert door("dave", RIGHT, "203.0.113.1") == 200
+    assert sign_in("dave", RIGHT, "203.0.113.1") == 200
 
 
-@pytest.mark.parametrize("door", [by_form, by_rest])
-def test_signing_in_often_is_no_guessing(door: Door) -> None:
-    assert {door("dave", RIGHT, "203.0.113.1") for _ in range(LIMIT + 5)} == {200}
+@pytest.mark.parametrize("sign_in", [by_form, by_rest])
+def test_successful_sign_ins_are_not_limited(sign_in: SignIn) -> None:
+    assert {sign_in("dave", RIGHT, "203.0.113.1") for _ in range(LIMIT + 5)} == {200}
 
 
-def test_address_is_limited_whatever_names_it_tries() -> None:
+def test_address_is_limited_across_user_names() -> None:
     guesses = [by_rest(f"name{n}", "wrong", "198.51.100.1") for n in range(LIMIT + 1)]
     assert guesses == [401] * LIMIT + [429]
 
 
-def test_guesses_from_many_addresses_leave_each_a_few_tries() -> None:
+def test_guesses_from_many_addresses_reduce_the_tries_of_each() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
     assert {by_rest("dave", "wrong", address) for address in addresses for _ in range(10)} == {401}
     late = [by_rest("dave", "wrong", "192.0.2.1") for _ in range(ATTACKED_TRIES + 2)]
     assert late == [401] * ATTACKED_TRIES + [429] * 2
-    assert by_rest("dave", "wrong", addresses[0]) == 429, "who has guessed already is stopped"
+    assert by_rest("dave", "wrong", addresses[0]) == 429, "an address that has guessed before is stopped"
     assert by_rest("dave", RIGHT, "203.0.113.1") == 200, "the owner gets in"
     assert [by_rest("grace", "wrong", "192.0.2.2") for _ in range(5)] == [401] * 5, "other names are free"
 
 
-def test_spellings_of_a_name_count_as_one() -> None:
+def test_spellings_of_a_user_name_count_as_one() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
     for address in addresses:
         for name in (
@@ -85,14 +85,14 @@ def test_spellings_of_a_name_count_as_one() -> None:
     assert late == [401] * ATTACKED_TRIES + [429]
 
 
-def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
+def test_addresses_of_one_ipv6_network_count_as_one() -> None:
     guesses = [by_rest("dave", "wrong", f"2001:db8:0:1::{n:x}") for n in range(1, LIMIT + 3)]
     assert guesses == [401] * LIMIT + [429] * 2
     assert by_rest("dave", RIGHT, "2001:db8:0:2::1") == 200
 
 
-def test_session_of_one_person_does_not_help_to_guess_another() -> None:
-    """The admin site's form answers a person who is signed in already."""
+def test_signed_in_session_does_not_exempt_from_the_limit() -> None:
+    """The sign-in form of the admin site accepts users who are already signed in."""
     browser = Client()
     assert browser.login(username="dave", password=RIGHT)
     guess = {"username": "alice", "password": "wrong"}

@@ -1,4 +1,4 @@
-"""Two web processes and two schedulers, with one of each killed."""
+"""Test of two web processes and two schedulers, with one of each killed."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ TAKES_OVER_WITHIN = 30.0  # the lease runs for 10 s; a busy machine looks for it
 
 @pytest.fixture
 def start(child_env: dict[str, str], tmp_path: Path) -> Iterator[object]:
-    """Starts a Python module as a process; all that was started ends with the test."""
+    """Start a Python module as a process that ends with the test."""
     running: list[subprocess.Popen[bytes]] = []
     env = {**child_env, "BERTH_HOME": str(tmp_path / "home"), "BERTH_SECRET_KEY": "k" * 50}
 
@@ -54,7 +54,7 @@ def leader() -> str:
     return Lease.objects.filter(name="scheduler").values_list("holder", flat=True).first() or ""
 
 
-def test_the_standby_takes_over_and_the_other_web_process_goes_on(start) -> None:  # type: ignore[no-untyped-def]
+def test_standby_scheduler_and_second_web_process_take_over(start) -> None:  # type: ignore[no-untyped-def]
     cast = make_cast()
     _, secret = tokens.issue(acting=cast.dave, name="test", scopes=["read", "write"], expires_at=None)
     ports = [free_port(), free_port()]
@@ -80,4 +80,4 @@ def test_the_standby_takes_over_and_the_other_web_process_goes_on(start) -> None
     assert time.monotonic() - killed < TAKES_OVER_WITHIN
     lease = Lease.objects.get(name="scheduler")
     assert lease.epoch == epoch + 1
-    until(lambda: Workload.objects.get().explained_at, TAKES_OVER_WITHIN)  # the new one has decided on it
+    until(lambda: Workload.objects.get().explained_at, TAKES_OVER_WITHIN)  # the new leader has decided on it

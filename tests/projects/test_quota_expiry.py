@@ -1,4 +1,4 @@
-"""Temporary quota changes expire and overwrite nobody."""
+"""Tests of the expiry of temporary quota changes."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,7 +23,7 @@ def cast(transactional_db: None) -> Cast:
     return made
 
 
-def applied(cast: Cast, until: datetime, *gpus: tuple[str, int]) -> QuotaChange:
+def apply_change(cast: Cast, until: datetime, *gpus: tuple[str, int]) -> QuotaChange:
     document: dict[str, Any] = {
         "changes": [{"project": name, "pool": "local", "set": {"gpu": n}} for name, n in gpus],
         "expires_at": until.isoformat(),
@@ -38,9 +38,9 @@ def gpus(cast: Cast) -> dict[str, int | None]:
     return {row.owner.name: row.gpu_milli and row.gpu_milli // 1000 for row in rows}
 
 
-def test_when_its_time_is_over_everything_is_as_before(cast: Cast) -> None:
+def test_expired_change_is_reverted_once(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
-    change = applied(cast, until, ("vision", 8), ("speech", 1))
+    change = apply_change(cast, until, ("vision", 8), ("speech", 1))
     assert revert_expired(until - timedelta(minutes=1)) == 0
     assert gpus(cast) == {"speech": 1, "vision": 8}
     assert [revert_expired(until + timedelta(minutes=1)), revert_expired(until + timedelta(minutes=2))] == [
@@ -52,35 +52,35 @@ def test_when_its_time_is_over_everything_is_as_before(cast: Cast) -> None:
     assert (back.actor, QuotaExpiry.objects.get().outcome) == ("expiry", "")
 
 
-def test_what_somebody_has_set_since_stays(cast: Cast) -> None:
+def test_expiry_does_not_revert_quotas_edited_since(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=3)
-    applied(cast, until, ("vision", 8), ("speech", 1))
+    apply_change(cast, until, ("vision", 8), ("speech", 1))
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
     revert_expired(until)
     assert gpus(cast) == {"speech": 2, "vision": 5}
     assert QuotaExpiry.objects.get().outcome == "Not reverted because edited since: vision on local."
 
 
-def test_a_quota_that_was_made_for_a_while_is_removed(cast: Cast) -> None:
+def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
     quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.speech))
     until = timezone.now() + timedelta(hours=1)
-    applied(cast, until, ("speech", 4))
+    apply_change(cast, until, ("speech", 4))
     revert_expired(until)
     assert gpus(cast) == {"vision": 2}
 
 
-def test_what_was_taken_back_by_hand_is_left_alone(cast: Cast) -> None:
+def test_expiry_skips_a_change_reverted_before(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
-    change = applied(cast, until, ("vision", 8))
+    change = apply_change(cast, until, ("vision", 8))
     drafts.revert(acting=cast.bob, change=change)
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
     assert revert_expired(until) == 1
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
-def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
+def test_expiry_of_a_deleted_project_is_closed(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
-    applied(cast, until, ("speech", 8))
+    apply_change(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()
     cast.speech.delete()
     assert [revert_expired(until), revert_expired(until)] == [1, 0]
@@ -90,7 +90,7 @@ def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
 @pytest.mark.parametrize(
     "wrong", ["yesterday", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "2026-12-01T00:00"]
 )
-def test_a_time_that_cannot_come_is_refused(cast: Cast, wrong: str) -> None:
+def test_invalid_expiry_is_refused(cast: Cast, wrong: str) -> None:
     document = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}], "expires_at": wrong}
     with pytest.raises(Invalid) as refused:
         read_draft(cast.bob, document)

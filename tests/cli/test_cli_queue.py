@@ -1,0 +1,65 @@
+"""Tests of `berth queue` and `berth evictions --matrix`."""
+
+import httpx
+
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import StubServer, page, problem
+
+PENDING = {
+    "queue_position": 1, "workload": "00000000-0000-4000-8000-000000000001", "name": "train",
+    "project": "vision",
+    "department": "research", "priority": 50, "gpus": 8.0, "submitted_at": "2026-06-01T00:00:00Z",
+    "reason": "WaitingForCapacity", "message": "8 GPUs are asked for.", "ordering": ["priority 50"],
+    "expected_start": None,
+}  # fmt: skip
+
+
+def queue_page(*items: dict, following: str | None = None) -> httpx.Response:
+    return httpx.Response(200, json={"workloads": 3, "gpus": 24.0, "items": items, "next": following})
+
+
+def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch) -> None:
+    server = StubServer(page([{"name": "local"}]), queue_page(PENDING))
+    result = Terminal(monkeypatch).run("queue", server=server)
+    assert result.exit_code == 0, result.output
+    assert "train" in result.output and "2 more pending workloads" in result.output
+    assert server.calls[1].startswith("GET /api/v1/node-pools/local/queue")
+
+
+def test_pool_is_required_if_there_are_several(monkeypatch) -> None:
+    result = Terminal(monkeypatch).run("queue", server=StubServer(page([{"name": "a"}, {"name": "b"}])))
+    assert (result.exit_code, "name a pool, one of: a, b" in result.output) == (2, True)
+
+
+def test_queue_is_read_to_its_last_page(monkeypatch) -> None:
+    server = StubServer(
+        queue_page(PENDING, following="abc"), queue_page({**PENDING, "name": "other", "queue_position": None})
+    )
+    result = Terminal(monkeypatch).run("queue", "local", "-o", "wide", server=server)
+    assert "new" in result.output and "priority 50" in result.output
+    assert "cursor=abc" in server.calls[1]
+
+
+def test_eviction_matrix_sums_evictions_by_pair(monkeypatch) -> None:
+    pair = {
+        "victim_project": "vision",
+        "preemptor_project": "",
+        "evictions": 2,
+        "gpus": 8.0,
+        "lost_gpu_seconds": 5400,
+    }
+    server = StubServer(httpx.Response(200, json={"pairs": [pair]}))
+    result = Terminal(monkeypatch).run("evictions", "--matrix", server=server)
+    assert [line.split() for line in result.output.splitlines()][1] == [
+        "vision",
+        "-",
+        "2",
+        "8",
+        "1.5",
+    ]
+    assert "limit=50" in server.calls[0]
+    many = StubServer(httpx.Response(200, json={"pairs": [pair], "omitted": 7}))
+    assert "7 more pairs" in Terminal(monkeypatch).run("evictions", "--matrix", server=many).output
+    missing = StubServer(problem(404, code="not-found"))
+    refused = Terminal(monkeypatch).run("evictions", "--matrix", "--workload", "x", server=missing)
+    assert refused.exit_code == 2

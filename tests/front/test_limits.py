@@ -1,0 +1,133 @@
+"""Tests of the limits on bodies, headers and connections of the web process."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from berth.server.api.parsers import BODY_MAX
+from tests.web_process import web_processes
+
+PATIENCE = 60.0
+PIECE = b"x" * 65536
+
+
+@pytest.fixture
+def address(child_env: dict[str, str], tmp_path: Path) -> Iterator[str]:
+    more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(tmp_path)}
+    with web_processes({**child_env, **more}, tmp_path) as (address,):
+        yield address
+
+
+def open_connection(address: str) -> socket.socket:
+    url = urlsplit(address)
+    assert url.hostname and url.port
+    return socket.create_connection((url.hostname, url.port), timeout=PATIENCE)
+
+
+def read_response(connection: socket.socket) -> tuple[int, bytes]:
+    """Status and everything up to the end of the connection."""
+    data = b""
+    while part := connection.recv(65536):
+        data += part
+    return int(data.split(b" ", 2)[1]) if data else 0, data
+
+
+def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tuple[int, bytes, int]:
+    """Send the whole body before reading, as most clients do; the last value is what was sent."""
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", length, *headers, "", ""])
+    sent = 0
+    with open_connection(address) as connection:
+        connection.sendall(head.encode())
+        while sent < size:
+            piece = PIECE[: size - sent]
+            connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+            sent += len(piece)
+        if chunked:
+            connection.sendall(b"0\r\n\r\n")
+        status, data = read_response(connection)
+    return status, data, sent
+
+
+@pytest.mark.parametrize("path", ["/login", "/admin/login/", "/nothing", "/api/v1/login"])
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "announced"])
+def test_too_large_body_is_refused_without_authentication(
+    address: str, tmp_path: Path, path: str, chunked: bool
+) -> None:
+    status, data, sent = post(address, path, size=64 * BODY_MAX, chunked=chunked)
+    assert (status, sent) == (413, 64 * BODY_MAX), "the client reads the response instead of a reset"
+    assert b"connection: close" in data.lower()
+    if path.startswith("/api/"):
+        assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "too-large"
+
+
+def test_large_body_of_session_calls_needs_valid_token(address: str) -> None:
+    path = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"
+    for headers in ((), ("Authorization: Bearer berth_guessed",)):
+        status, data, _ = post(address, path, *headers, size=4 * BODY_MAX, chunked=True)
+        assert status == 401
+        assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "unauthenticated"
+
+
+def test_body_within_limit_is_accepted_in_chunks(address: str) -> None:
+    status, data, _ = post(address, "/api/v1/login", "Content-Type: application/json", "Connection: close",
+                             size=BODY_MAX, chunked=True)  # fmt: skip
+    assert status == 400, data
+    assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "malformed"
+
+
+@pytest.mark.parametrize("start", [b"", b"\r\n", b"GET /login HTTP/1.1\r\nHost: local"])
+def test_connection_without_complete_headers_is_closed(address: str, start: bytes) -> None:
+    with open_connection(address) as connection:
+        connection.sendall(start)
+        assert read_response(connection)[0] == 408
+
+
+def test_endless_headers_are_refused(address: str) -> None:
+    with open_connection(address) as connection:
+        connection.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+        try:
+            for _ in range(64):
+                connection.sendall(PIECE)
+            assert read_response(connection)[0] == 431
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the response may be lost; the server stopped reading
+
+
+def test_endless_trailers_are_cut_off(address: str) -> None:
+    with open_connection(address) as connection:
+        connection.sendall(
+            b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+        )
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(1024):
+                connection.sendall(PIECE)
+
+
+def test_connections_per_address_are_limited(address: str) -> None:
+    held: list[socket.socket] = []
+    try:
+        for _ in range(25):
+            connection = open_connection(address)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+            held.append(connection)
+        refused = read_response(held[-1])
+        assert refused[0] == 503
+        assert b"Too many connections from this address" in refused[1]
+    finally:
+        for connection in held:
+            connection.close()
+    deadline = time.monotonic() + PATIENCE
+    while True:  # until the closed connections are no longer counted
+        with open_connection(address) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            status = read_response(connection)[0]
+        if status == 200:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
