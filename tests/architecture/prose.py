@@ -20,8 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 # Number of violations allowed per folder. A number may only go down; a folder that is not listed has none.
 BASELINE: dict[str, int] = {
     "benchmarks": 35,
-    "docs": 56,
-    "examples": 1,
     "projects": 6,
     "scheduler": 543,
     "tests": 383,
