@@ -15,30 +15,36 @@ ROUNDS_MOST = 8  # a bound, not a goal: the second round mostly finds nothing mo
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
-    """Actions run in their own order, the gentlest first, whatever order they are named in."""
+    """Return the plan for a snapshot. `actions` selects actions by name.
+
+    They always run in the same order.
+    """
     return decide_again(snapshot, None, actions)[0]
 
 
 def decide_again(
     snapshot: Snapshot, carried: Layout | None, actions: Sequence[str] | None = None
 ) -> tuple[Plan, Layout]:
-    """The same plan, and what the next cycle may carry on from: it then looks at what has changed."""
+    """Return the plan and the layout.
+
+    The next cycle passes the layout in and updates only what has changed.
+    """
     layout = layout_for(snapshot, carried)
     boards, choices = list(layout.boards.values()), range(layout.most_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _act(boards, chosen, choices)
     for _ in range(ROUNDS_MOST):
-        # Where somebody gave way, more may be free than the newcomer took; who was placed in one pool asks
-        # nothing of the others any more: the next plan must find nothing.
+        # An eviction may free more than the preemptor used, and a workload that was placed in one pool no
+        # longer requests anything in the others. Repeat, so that the next cycle has nothing left to do.
         refreshed = {
             board.pool.name for board in boards if layout.most_choices > 1 and refresh_other_pools(board)
         }
-        stirred = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
-        before = [board.cycle.accepted_trials for board in stirred]
-        for board in stirred:
+        changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
+        before = [board.cycle.accepted_trials for board in changed]
+        for board in changed:
             board.cycle.scaled_down.clear()  # a scaled-down gang may use what the preemptor left
-        _act(stirred, chosen, choices)
-        if before == [board.cycle.accepted_trials for board in stirred]:
+        _act(changed, chosen, choices)
+        if before == [board.cycle.accepted_trials for board in changed]:
             break
     return report(boards, layout.notes), layout
 
@@ -46,6 +52,6 @@ def decide_again(
 def _act(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
     for action in chosen:
         for step in action:
-            for choice in choices:  # everybody's first pool before anybody's second
+            for choice in choices:  # the first pool of every workload before the second pool of any
                 for board in boards:
                     step(board, choice)

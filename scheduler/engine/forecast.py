@@ -1,7 +1,7 @@
 """Estimate start times of pending workloads from declared runtimes.
 
-An estimate of sums: what ends gives back its GPUs, CPUs and memory at its declared end, and those who wait
-take them in the order of the line. It knows nothing of who may yet come, and of the shape of what is free.
+The estimate adds up resources: a workload frees its GPUs, CPUs and memory at its declared end, and pending
+workloads take them in queue order. It ignores later submissions and where the free resources are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from berth.core.words import amount
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
-MOST_ESTIMATED = 500  # in each pool, the first in line first
+MOST_ESTIMATED = 500  # in each pool, in queue order
 ASSUMPTIONS = (
     "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
     "nothing new is queued ahead, and the capacity becomes free in one block"
@@ -41,7 +41,10 @@ Sums = list[int]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`at` None: unknown. `because` is the assumption behind the time, or why there is none."""
+    """An estimated start time. `at` None: unknown.
+
+    `because` is the assumption, or why there is no estimate.
+    """
 
     at: int | None
     because: str
@@ -57,12 +60,15 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     for pool, refusals in by_pool.items():
         future = _Future(snapshot, plan, pool, by_name)
         for refusal in sorted(refusals, key=lambda refusal: refusal.position or 0):
-            result[refusal.workload] = _of(refusal, by_name[refusal.workload], future, snapshot.now)
+            result[refusal.workload] = _forecast(refusal, by_name[refusal.workload], future, snapshot.now)
     return result
 
 
 def least(tree: Group | Role) -> tuple[int, int, int]:
-    """The smallest form in which it could run: of a choice of groups, the smallest ones."""
+    """Return the smallest amounts with which the workload could run.
+
+    Of optional groups, the smallest count.
+    """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
         return gpu * tree.min, cpu * tree.min, memory * tree.min
@@ -71,7 +77,7 @@ def least(tree: Group | Role) -> tuple[int, int, int]:
     return gpu, cpu, memory
 
 
-def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Forecast:
+def _forecast(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
         return Forecast(refusal.expected_start, ASSUMPTIONS)
@@ -134,7 +140,7 @@ class _Future:
 def _held(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """Yield what runs on these nodes and what the plan starts there."""
+    """Yield the amounts of the pods that run on these nodes or that the plan starts there."""
     here = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}

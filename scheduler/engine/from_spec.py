@@ -37,7 +37,7 @@ def workload_from_spec(
     depends_on: tuple[str, ...] | None = None,
     pods: tuple[Pod, ...] = (),
 ) -> Workload:
-    """The document's own words, except where the caller knows better (identity, history, pods)."""
+    """Return the workload of a document; arguments override identity, history and pods."""
     written = 0 if spec.submitted is None else seconds_of(spec.submitted)
     return Workload(
         name=spec.name if name is None else name,

@@ -16,7 +16,7 @@ NO_GPUS = Bounds(0, None, None)
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # where the least of what is free becomes useless
+    FRAGMENTATION = "fragmentation"  # where the least free capacity becomes unusable
     AUTO = "auto"  # fragmentation where nodes or requests are mixed, else binpack
 
 
@@ -31,8 +31,8 @@ class PodState(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
     STOPPING = "stopping"  # holds its capacity, will free it
-    STUCK = "stuck"  # holds its capacity and promises nothing
-    RESERVED = "reserved"  # promised its place in an earlier cycle, not started
+    STUCK = "stuck"  # holds its capacity, with no sign that it will ever free it
+    RESERVED = "reserved"  # reserved in an earlier cycle, not started
     COMPLETED = "completed"  # ended well; holds nothing, counts as done for its gang
 
 
@@ -45,14 +45,17 @@ class Consolidation:
 
 @dataclass(frozen=True, slots=True)
 class FairShareMode:
-    """How history pushes on shares. `half_life` and `window` in seconds; both None = point in time."""
+    """How past usage affects shares. `half_life` and `window` are in seconds.
+
+    With neither, nothing is past.
+    """
 
     time_based: bool = False
     half_life: int | None = None
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # False: only use beyond quota is charged
+    count_all: bool = False  # False: only usage over quota is charged
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,9 @@ class Pool:
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = None
-    cpu_load_limit: int = MILLI  # of each node's CPU, in thousandths, may be promised
+    cpu_load_limit: int = MILLI  # thousandths of each node's CPU that may be allocated
     nodes_max: int | None = None  # None: cannot grow now
-    nodes_ever: int | None = None  # its size when nothing keeps it from growing; None: nodes_max
+    nodes_ever: int | None = None  # its maximum when it is not paused, drained or failing; None: nodes_max
     node_shape: NodeShape | None = None
 
 
@@ -127,13 +130,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Decayed use and the decayed integral of what the parent held, per resource (unit-seconds)."""
+    """Decayed usage, and the decayed allocation of the parent, per resource (unit-seconds)."""
 
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def normalised(self, resource: int) -> float:
-        """The queue's use as a part of its parent's, 0..1 or more."""
+        """Return the queue's usage as a fraction of its parent's allocation; may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 
 
@@ -171,12 +174,12 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one replica requests.
+    """The request of one replica.
 
-    `gpu` is milli-GPU on each of `devices` devices: 1000 x n whole, below 1000 shared.
-    `gpu_memory_mib` (exclusive with `gpu`) asks for memory on each device: a share of whatever device it
-    lands on, in thousandths rounded up. `limit_cpu`/`limit_memory_mib`: what free room is counted by
-    (equal to the request where the role names no limit).
+    `gpu` is milli-GPU on each of `devices` devices: 1000 for whole devices, below 1000 for a shared one.
+    `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device: a fraction of the device on which
+    the replica is placed, in thousandths rounded up. Free capacity is compared with `limit_cpu` and
+    `limit_memory_mib`; they equal the request where the role sets no limit.
     """
 
     gpu: int = 0
@@ -189,7 +192,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """What a replica counts for in quotas (GPU memory requests: see `board`, by the device)."""
+        """The amounts charged to quotas; the board converts GPU memory requests by device size."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
@@ -210,7 +213,7 @@ class Role:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     gpu_models: tuple[str, ...] = ()  # empty: any
-    spread_per_node: int | None = None  # at most so many replicas of the role on one node
+    spread_per_node: int | None = None  # maximum replicas of the role on one node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
 
@@ -227,7 +230,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A replica that is placed. `devices` are indices on its node; `milli` what it holds of each."""
+    """A placed replica. `devices` are indices on its node; `milli` is its share of each."""
 
     role: str
     index: int

@@ -1,8 +1,7 @@
-"""Decide whether a pool can do without a node.
+"""Decide whether a pool can release a node.
 
-The question goes to `decide`, on the snapshot without the node: there is no second scheduler. Its answer is
-taken only where everybody who stood there stands again at once, nobody else gives way, and nobody who waits
-would wait longer.
+`decide` runs on the snapshot without the node: there is no second scheduler. The node may go only if all pods
+on it get new places at once, no other workload is evicted, and no pending workload would wait longer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +15,11 @@ from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, Reason, Standing
 
-PAYBACK = 3600  # a move may discard no more work than the node could do in so many seconds
-MOST_ASKED = 4  # nodes for which the engine is asked in one go: counted, so that every machine asks the same
+PAYBACK = 3600  # a move may discard at most the work that the node does in this many seconds
+MOST_NODES = 4  # nodes for which `decide` runs in one call: counted, so that every machine decides the same
 
-# Who waits for these waits for no room, with a node more or less.
-ABOUT_OTHER_THINGS = frozenset({
+# Pending workloads with these reasons do not wait for capacity: the number of nodes makes no difference.
+NOT_ABOUT_CAPACITY = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
     Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
     Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
@@ -56,9 +55,9 @@ def empty_nodes(
 def node_to_empty(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> Release | None:
-    """Of those of `offered` that hold work, the one with which least is lost; None where none can be spared.
+    """Return the node of `offered` that discards the least work when emptied; None if none can be released.
 
-    `plan` is what was decided on this very snapshot.
+    `plan` is the plan for the same snapshot.
     """
     if not is_at_rest(plan, pool):
         return None
@@ -70,7 +69,7 @@ def node_to_empty(
         cost = movable.cost(node, [by_name[name] for name in standing]) if standing else None
         if cost is not None:
             costs.append((cost, sum(map(len, standing.values())), -node.ordinal, node))
-    for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MOST_ASKED]:
+    for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MOST_NODES]:
         moving = pods_on[node.name]
         answer = _requested(snapshot, plan, pool, frozenset({node.name}), moving)
         places = None if answer is None else _places(answer, pool, moving)
@@ -85,7 +84,7 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
         and all(
-            refusal.pool != pool or refusal.blockers[0].reason in ABOUT_OTHER_THINGS
+            refusal.pool != pool or refusal.blockers[0].reason in NOT_ABOUT_CAPACITY
             for refusal in plan.refusals
         )
     )
@@ -103,7 +102,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """By node, then by workload, in order: what holds anything there."""
+    """Return the pods that hold resources, by node and workload, in order."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
@@ -115,7 +114,10 @@ def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _requested(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """What would be decided without these nodes; None where anybody but those who move would lose by it."""
+    """Return the plan without these nodes.
+
+    None if a workload other than those in `moving` would be worse off.
+    """
     edited = _without(snapshot, pool, removed, moving)
     answer = decide(edited)
     others = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
@@ -140,7 +142,7 @@ def _still_rests(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -
 def _without(
     snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
-    """Who moves stays in its pool; completed pods need no node any more."""
+    """Return the snapshot without the nodes and their pods; `moving` workloads must stay in the pool."""
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
@@ -157,7 +159,7 @@ def _off(workload: Workload, pool: str, removed: AbstractSet[str]) -> Workload:
 
 
 def _places(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
-    """Where each of them would stand; None unless all of them, and only they, stand again at once."""
+    """Return the new place of each moving pod; None unless exactly these pods are placed at once."""
     steps = [step for bundle in answer.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
         (step.workload, step.role, step.index): step
@@ -192,7 +194,7 @@ def _bundle(
     places: Mapping[Key, Place],
     standings: tuple[Standing, ...],
 ) -> Bundle:
-    """The same as any move: each replica stops here, and is promised its new place until it has stopped."""
+    """Return a bundle that moves pods: each stops, and its new place is reserved until it has stopped."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
@@ -202,7 +204,7 @@ def _bundle(
 
 
 def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[Standing, ...]:
-    """Project first, then department; a move changes neither."""
+    """Return the standings of project and department, which a move does not change."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
@@ -210,7 +212,7 @@ def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple
 
 
 class Movable:
-    """What may be moved at all, and how much work that would throw away."""
+    """Whether workloads of a pool may be moved, and how much work that would discard."""
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback
@@ -218,20 +220,20 @@ class Movable:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
-        """Lost work in thousandths of the node's seconds; None where something there may not be moved.
+        """Return the discarded work in milliseconds of the node's capacity; None if a pod must not be moved.
 
-        A gang is disturbed as a whole, be it by one replica: what all of it did since its checkpoint counts.
+        Moving one replica disturbs the whole gang: all its work since the last checkpoint counts.
         """
         if not all(self._may_move(workload) for workload in standing):
             return None
         capacity = node.gpus * MILLI or node.cpu
-        lost = sum(
+        discarded = sum(
             self._seconds(workload, pod) * _weight(node, workload, pod)
             for workload in standing
             for pod in workload.pods
             if pod.state is PodState.RUNNING
         )
-        cost = lost * MILLI // max(capacity, 1)
+        cost = discarded * MILLI // max(capacity, 1)
         return cost if cost <= self.payback * MILLI else None
 
     def _may_move(self, workload: Workload) -> bool:
@@ -241,7 +243,9 @@ class Movable:
         return steady and by_name and workload.preemptible and not self._safe(workload)
 
     def _safe(self, workload: Workload) -> bool:
-        """A move interrupts like any other: the longer of the two guarantees counts."""
+        """Whether the workload is within its minimum runtime: the longer of the two, since a move interrupts
+        it.
+        """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]
         started = workload.started
@@ -263,7 +267,7 @@ def _min_runtimes(path: Sequence[Queue], pool: Pool) -> tuple[int, int]:
 
 
 def _weight(node: Node, workload: Workload, pod: Pod) -> int:
-    """What it holds of that which nodes like this one are there for."""
+    """Return the pod's share of the node's main resource: milli-GPUs, or milli-CPUs on nodes without GPUs."""
     if node.gpus:
         return pod.milli * len(pod.devices)
     return next((role.request.cpu for role in roles_of(workload.tree) if role.name == pod.role), 0)

@@ -10,7 +10,7 @@ from berth.core.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Why a bundle exists, and by which action. A drain is not one: `dispatch/drains.py` ends those pods."""
+    """The action that produced a bundle. Drains are missing: `dispatch/drains.py` stops those pods."""
 
     START = "start"
     GROW = "grow"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a workload waits. The order is the order of dominance: the first that applies leads."""
+    """Why a workload is pending, in order of dominance: the first that applies is shown first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -57,7 +57,7 @@ Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, s
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Put this replica here. On capacity that is not free yet it is a reservation, not a start."""
+    """Place this replica on the node: start it, or reserve the capacity if it is not free yet."""
 
     workload: str
     role: str
@@ -97,7 +97,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a workload waits, with its numbers."""
+    """One reason why a workload is pending, with its numbers."""
 
     reason: Reason
     message: str
@@ -118,7 +118,7 @@ class Eviction:
     winner: tuple[Standing, ...] = ()
     refused: tuple[Blocker, ...] = ()  # why it did not start without this
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False: it only gave up its turn, and may have its next one at once
+    earns_backoff: bool = True  # False: it only ended its turn and may start again at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Bundle:
     """Steps taken for one workload. They are committed together or not at all."""
 
     kind: Kind
-    workload: str  # whom it serves (for stale_gang: who is stopped)
+    workload: str  # the workload that is placed; for stale_gang the one that is stopped
     pool: str
     steps: tuple[Step, ...]
     evictions: tuple[Eviction, ...] = ()
@@ -137,7 +137,7 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # dominant one first; never empty
-    position: int | None  # 1 is next in its pool; None: it is not in the queue, for it can never start
+    position: int | None  # 1 is next in its pool; None: not queued, because it can never start
     key: tuple[str, ...] = ()  # the sort key that put it there, as sentences
     expected_start: int | None = None  # from declared runtimes; None: unknown
     pool: str = ""
@@ -157,19 +157,19 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UnmetShape:
-    """Replicas that wait for capacity and that limits allow, by what one of them asks for."""
+    """Pending replicas that limits allow, by the request of one replica."""
 
-    workload: str  # the first of those who ask for it
+    workload: str  # the first workload with this request
     role: str
-    workloads: int  # of one project, that ask for the same
-    replicas: int  # of each of them
+    workloads: int  # number of workloads of the project with the same request
+    replicas: int  # of each workload
     amounts: Amounts
     devices: int
     gang: bool  # all or nothing with the other shapes of the same workload
 
 
 class Load(NamedTuple):
-    """Resources that pods take of nodes. CPU and memory are their limits."""
+    """Resources that pods take on nodes. CPU and memory are the pods' limits."""
 
     gpu: int = 0
     cpu: int = 0
@@ -185,7 +185,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load that waits for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
+    """Load that is waiting for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
 
     pool: str
     queued: Load = NO_LOAD
@@ -197,8 +197,8 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Plan:
     bundles: tuple[Bundle, ...] = ()
-    refusals: Sequence[Refusal] = ()  # pool by pool, who is next in front
+    refusals: Sequence[Refusal] = ()  # pool by pool, in queue order
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0
-    notes: tuple[str, ...] = ()  # what was found broken in the snapshot and scheduled around
+    notes: tuple[str, ...] = ()  # inconsistencies of the snapshot that were scheduled around

@@ -121,7 +121,7 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     assert "gpu" in refused.stderr
     output = berth("quota", "show", "vision", "--why", **bob).stdout
     assert "vision: GPUs of research on local" in output
-    assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in output
+    assert "  Total request (allocated and pending): no GPU.\n  Fair share: no GPU.\n" in output
     assert berth("quota", "show", "--why", **bob).returncode == 2
     assert "ads has no quota that you can see" in berth("quota", "show", "ads", "--why", **bob).stderr
 

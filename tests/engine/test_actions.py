@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.engine.model import Consolidation, Pool
+from scheduler.engine.model import Consolidation, Pool, Reservation
 from scheduler.engine.plan import Kind, Place, Reason
 from tests.engine.world import World, bundle_of, evicted, placed, reasons, stopped
 
@@ -17,6 +17,16 @@ def test_reclaim_takes_the_newest_borrower_and_no_more_than_it_needs() -> None:
     plan = world.queued("owner", "a", replicas=2).decide()
     assert stopped(plan) == {"new"}
     assert bundle_of(plan, "owner").evictions[0].preemptor == "owner"
+
+
+def test_reserved_workload_starts_once_although_an_eviction_repeats_the_actions() -> None:
+    world = two_projects(3, 2, m=1, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
+    world.queued("reserved", "a").queued("owner", "a", replicas=2)
+    world.reservations.append(Reservation("reserved", "worker", 0, "m", (0,)))
+    plan = world.decide()
+    assert stopped(plan) == {"new"}
+    assert bundle_of(plan, "reserved").kind is Kind.START
+    assert placed(plan)["reserved"] == ["m"]
 
 
 @pytest.mark.shows("RAI-38", "RAI-45")

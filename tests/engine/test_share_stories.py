@@ -29,14 +29,14 @@ def test_what_is_told_adds_up_to_the_share(
 ) -> None:
     division = of_gpus(total, queues, **pool)
     for name, share in expected.items():
-        taken = sum(o.taken for each in division.rounds for o in each.offers if o.queue == name)
+        taken = sum(o.granted for each in division.rounds for o in each.offers if o.queue == name)
         brought = division.of(name)
         assert brought is not None
         assert taken == brought.share == share * GPU
         told = sentences(division, name)
         amount = "no GPU" if not share else f"{share} GPU{'s' if share != 1 else ''}"
         assert told[-1] == f"Fair share: {amount}."
-        assert told[0].startswith("It holds and asks for ")
+        assert told[0].startswith("Total request (allocated and pending): ")
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
@@ -44,7 +44,7 @@ def test_no_round_gives_more_than_it_has(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     for each in of_gpus(total, queues, **pool).rounds:
-        assert sum(offer.taken for offer in each.offers) <= each.left
+        assert sum(offer.granted for offer in each.offers) <= each.left
         if each.phase != "remainder":
             assert sum(offer.part for offer in each.offers) == 1
             assert sum(offer.offered for offer in each.offers) == each.left
@@ -53,9 +53,9 @@ def test_no_round_gives_more_than_it_has(
 def test_weights_divide_what_quotas_leave() -> None:
     division = of_gpus(100, [queue(A, 10, 100, weight=3), queue(B, 10, 100, weight=1)])
     assert sentences(division, A) == [
-        "It holds and asks for 100 GPUs in all.",
-        "Its quota is 10 GPUs: within it, it gets 10 GPUs.",
-        "80 GPUs left to divide by weight: its part of 75 % is 60 GPUs.",
+        "Total request (allocated and pending): 100 GPUs.",
+        "Its quota is 10 GPUs and fully available.",
+        "Left to divide by weight: 80 GPUs. Its portion of 75 % is 60 GPUs.",
         "Fair share: 70 GPUs.",
     ]
 
@@ -63,34 +63,31 @@ def test_weights_divide_what_quotas_leave() -> None:
 def test_a_unit_left_over_goes_to_whom_most_was_cut_off() -> None:
     division = of_gpus(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     assert sentences(division, A)[2:] == [
-        "7 GPUs left to divide by weight: its part of 20 % is 1.4 GPUs, in whole units 1 GPU.",
-        (
-            "1 GPU left over by rounding: 0.4 GPUs of its part was cut off, less than of b's (0.6 GPUs); "
-            "it gets none of that."
-        ),
+        "Left to divide by weight: 7 GPUs. Its portion of 20 % is 1.4 GPUs, rounded down to 1 GPU.",
+        "Left after rounding: 1 GPU. Its remainder is 0.4 GPUs, less than b's (0.6 GPUs): it gets none.",
         "Fair share: 3 GPUs.",
     ]
-    assert "more than of a's (0.4 GPUs); it gets 1 GPU." in sentences(division, B)[3]
+    assert "more than a's (0.4 GPUs): it gets 1 GPU." in sentences(division, B)[3]
 
 
 def test_the_older_of_two_gets_the_odd_unit() -> None:
     division = of_gpus(11, [queue(A, 2, 6, weight=2, created=2), queue(B, 2, 6, weight=2, created=1)])
-    assert sentences(division, A)[3].endswith("as much as of b's, but b is the older; it gets none of that.")
-    assert sentences(division, B)[3].endswith("as much as of a's, but it is the older; it gets 1 GPU.")
+    assert sentences(division, A)[3].endswith("as much as b's, but b is older: it gets none.")
+    assert sentences(division, B)[3].endswith("as much as a's, but it is older: it gets 1 GPU.")
 
 
 def test_who_asks_less_leaves_more_to_the_other() -> None:
     division = of_gpus(20, [queue(A, 0, 20), queue(B, 0, 5)])
     assert sentences(division, A)[2:] == [
         (
-            "20 GPUs left to divide by weight: its part of 50 % is 10 GPUs; "
-            "those who need less than their part take that first."
+            "Left to divide by weight: 20 GPUs. Its portion of 50 % is 10 GPUs. "
+            "Queues that need less than their portion are served first."
         ),
-        "15 GPUs still left to divide by weight, and nobody else asks: it takes 15 GPUs.",
+        "Then left to divide by weight: 15 GPUs. No other queue requests more: it gets 15 GPUs.",
         "Fair share: 15 GPUs.",
     ]
     assert sentences(division, B)[2] == (
-        "20 GPUs left to divide by weight: its part of 50 % is 10 GPUs, and it needs no more than 5 GPUs."
+        "Left to divide by weight: 20 GPUs. Its portion of 50 % is 10 GPUs; it needs only 5 GPUs."
     )
 
 
@@ -99,7 +96,7 @@ def test_a_lower_rank_sees_what_higher_ranks_leave() -> None:
     division = of_gpus(1, queues)
     assert sentences(division, "c")[1:] == [
         "It has no quota.",
-        "Quotas and higher ranks leave nothing over for it.",
+        "Quotas and higher ranks leave nothing to borrow.",
         "Fair share: no GPU.",
     ]
     assert "in rank 2" in sentences(division, B)[2]
@@ -109,22 +106,22 @@ def test_oversold_quotas_are_told_to_be() -> None:
     told = sentences(of_gpus(10, [queue(A, 8, 8), queue(B, 8, 8)]), A)
     assert told[1] == (
         "Its quota is 8 GPUs, but quotas of rank 0 are oversold: "
-        "they ask for 16 GPUs within quota, and 10 GPUs can be given to them."
+        "16 GPUs requested within quota, 10 GPUs available."
     )
-    assert told[2] == "10 GPUs left to divide by quota: its part of 50 % is 5 GPUs."
+    assert told[2] == "Left to divide by quota: 10 GPUs. Its portion of 50 % is 5 GPUs."
 
 
 def test_past_use_is_told_with_its_numbers() -> None:
     mode = {"fairshare": {"mode": "time_based", "k": 0.5}}
     told = sentences(of_gpus(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
-    assert "its part of 50 %, made 25 % by its past use of 1 (K 0.5), is 2.5 GPUs" in told[2]
+    assert "Its portion of 50 %, adjusted to 25 % for its decayed usage of 1 (K 0.5), is 2.5 GPUs" in told[2]
 
 
 def test_a_name_that_the_reader_may_not_know_is_not_told() -> None:
     division = of_gpus(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     told = " ".join(sentences(division, A, lambda name: "another project" if name == B else name))
     assert "another project's (0.6 GPUs)" in told
-    assert "of b's" not in told
+    assert "b's" not in told
 
 
 @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -138,7 +135,7 @@ def test_what_a_cycle_wrote_down_of_each_queue_tells_how_its_share_came_about(cl
         requested = {name: report.requested for name, report in mine.items()}
         story = divisions_of(pool, nodes, snapshot.queues, requested)
         for division in story:
-            for each in division.brought:
+            for each in division.inputs:
                 assert each.share == getattr(mine[each.queue].share, division.resource)
         if len(snapshot.pools) == 1:  # else a place in one pool may have answered what is asked of another
             assert story == divisions(snapshot, pool.name)

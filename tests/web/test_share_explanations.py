@@ -51,12 +51,12 @@ def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
         1,
     )
     assert project["explanation"] == [
-        "It holds and asks for 2 GPUs in all.",
+        "Total request (allocated and pending): 2 GPUs.",
         "It has no quota.",
-        "2 GPUs left to divide by weight: its part of 66.7 % is 1.333 GPUs, in whole units 1 GPU.",
+        "Left to divide by weight: 2 GPUs. Its portion of 66.7 % is 1.333 GPUs, rounded down to 1 GPU.",
         (
-            "1 GPU left over by rounding: 0.333 GPUs of its part was cut off, less than of speech's "
-            "(0.666 GPUs); it gets none of that."
+            "Left after rounding: 1 GPU. "
+            "Its remainder is 0.333 GPUs, less than speech's (0.666 GPUs): it gets none."
         ),
         "Fair share: 1 GPU.",
     ]

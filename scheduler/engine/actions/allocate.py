@@ -1,4 +1,4 @@
-"""Start what fits, disturbing no one. Only then does what runs grow."""
+"""Start pending gangs on free capacity, without evictions."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,10 +13,10 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
-MOST_KINDS = 64  # of requests that are looked at twice where somebody can start after all
+MOST_KINDS = 64  # kinds of requests that are tried twice if one of them can start after all
 
 Refusal = tuple[Reason, Numbers]
-Refused = dict[Hashable, Refusal]  # one answer for all who ask for the same
+Refused = dict[Hashable, Refusal]  # one refusal for all gangs with the same request
 
 
 def start(board: Board, choice: int) -> None:
@@ -25,7 +25,7 @@ def start(board: Board, choice: int) -> None:
 
 
 def _start_pending(board: Board, choice: int) -> None:
-    if not choice:  # what is kept stays kept while others come to their second pool
+    if not choice:  # the hold stays while workloads try their second pool
         board.cycle.backfill_hold = None
     waiting, refused = pending(board, choice), Refused()
     if board.pool.reservation_after is None and _all_refused(board, waiting):
@@ -105,7 +105,7 @@ def _start(board: Board, gang: Gang) -> bool:
 
 
 def _starts_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Put it on the board where its queues' bounds hold for it; size by size, the smallest first."""
+    """Place the gang on larger devices, where it takes a smaller fraction and stays within its bounds."""
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
     saved = [(part.milli, part.amounts, part.mask) for part in parts]

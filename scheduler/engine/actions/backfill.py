@@ -1,4 +1,4 @@
-"""Keep nodes for the workload that has waited longest, and decide who may use them meanwhile."""
+"""Hold nodes for the workload that has waited longest."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import over_bounds, over_share
@@ -7,11 +7,11 @@ from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-MAX_END_TIMES = 64  # ends of running work that are looked at
+MAX_END_TIMES = 64  # end times of running workloads that are considered
 
 
 def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
-    """For the first blocked workload that is within its share and has waited long enough."""
+    """Hold nodes for the first blocked workload that is within its share and has waited long enough."""
     after = board.pool.reservation_after
     if after is None or board.cycle.backfill_hold is not None or board.now - gang.workload.submitted < after:
         return
@@ -21,8 +21,8 @@ def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> Non
 def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:
     """Return the first nodes on which the gang fits within its share as declared runtimes end.
 
-    What of its own project will have ended by then does not count against it: else whoever used its nodes
-    meanwhile would cost it the nodes.
+    Workloads of its own project that will have ended by then do not count against its share: otherwise a
+    workload that backfills the held nodes would cost it those nodes.
     """
     ending: dict[int, list[Gang]] = {}
     for other in board.gangs.values():
@@ -49,7 +49,7 @@ def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> Node
 
 
 def ends_at(gang: Gang, now: int) -> int | None:
-    """When it will have ended at the latest, had it started by now; None: not declared."""
+    """Return the latest end time of the gang, if it has started or starts now; None if not declared."""
     workload = gang.workload
     if workload.max_runtime is None:
         return None

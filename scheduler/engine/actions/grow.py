@@ -24,11 +24,11 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind
 
-MOST_GROWN = 500  # steps of one workload in a turn; the next cycle goes on
+MOST_GROWN = 500  # growth steps of one workload in a cycle
 
 
 class Step(NamedTuple):
-    """The next step of one gang, ordered: the least fulfilled, then the smallest, the earliest, the name."""
+    """The next step of one gang, in order of fulfilment, size, submission and name."""
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -62,7 +62,7 @@ def grow(board: Board, choice: int) -> None:
 
 
 class GrowthQueue:
-    """Possible growth steps in order; the steps of a gang are renewed after each step."""
+    """Possible growth steps in order; those of a gang are recomputed after each step."""
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in steps(gang)} for gang in gangs}
@@ -151,7 +151,7 @@ def steps(gang: Gang) -> Iterator[Step]:
 
 
 def _one_more(gang: Gang, part: BoardRole) -> Arrangement:
-    """One replica, and what other roles are tied to it by a ratio."""
+    """Return one more replica of the role, with the replicas of roles that scale with it."""
     role = part.role
     if not part.is_whole or not (part.live or role.min == 0) or not alive(gang.root):
         return ()
@@ -170,7 +170,7 @@ def _one_more(gang: Gang, part: BoardRole) -> Arrangement:
 
 
 def _optional(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Children that do not run and need not, of groups that do."""
+    """Yield optional children that do not run, of groups that do."""
     if not section.is_whole:
         return
     for child in section.children:

@@ -1,4 +1,4 @@
-"""Take growth off nodes whose CPU is allocated beyond the load limit, as after the limit was lowered."""
+"""Scale down workloads on nodes whose CPU allocation exceeds the load limit, as after it was lowered."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,10 +14,10 @@ Key = tuple[float | int | str, ...]
 
 
 def hold_to_load_limit(board: Board, choice: int) -> None:
-    """Shrink the most fulfilled elastic workload of an overloaded node, one replica at a time.
+    """Scale down the most fulfilled elastic workload of an overloaded node, one replica at a time.
 
-    The limit is the one that growth observes. No workload goes below its minimum, and one that is not
-    preemptible keeps what it has. Each turn removes a replica, so this ends.
+    Growth observes the same limit. Workloads keep their minimum, and non-preemptible ones keep all replicas.
+    Every pass removes a replica, so the loop terminates.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
@@ -26,7 +26,7 @@ def hold_to_load_limit(board: Board, choice: int) -> None:
 
 
 def _chosen(board: Board, choice: int) -> dict[Gang, list[Victim]]:
-    """Return what has to go, by workload; leaves the board as it was."""
+    """Return the victims by workload; the board is left unchanged."""
     start, chosen = board.mark(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
@@ -59,9 +59,9 @@ def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _load(board: Board, i: int, gang: Gang) -> int:
-    """Return the CPU limits on a node, without other workloads that may have been started by their requests.
+    """Return the CPU limits on a node, without those of other workloads that may be overcommitted.
 
-    Those may exceed the limit by rule, and must not cost a third workload its growth.
+    Overcommitted workloads may exceed the limit, and must not cost a third workload its growth.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]
@@ -74,7 +74,7 @@ def _load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _order(victim: Victim) -> Key:
-    """The most fulfilled first, then the lowest priority, the least work lost, the newest, the name."""
+    """Return the sort key: most fulfilled, lowest priority, least lost work, newest, name."""
     workload = victim.gang.workload
     return (
         -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,

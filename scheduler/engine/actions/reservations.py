@@ -1,4 +1,4 @@
-"""Keep reservations of earlier cycles: places that wait for a victim to stop or a node to boot."""
+"""Start or renew reservations of earlier cycles, which wait for a victim to stop or a node to boot."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,21 +16,25 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue
+        if gang.name in board.cycle.started_reservations:  # a cycle may run the actions several times
+            continue
         reserved = list(_reserved_pods(board, gang))
         if not reserved:
             continue
-        # A replica that moves has to stop where it was before it starts where it will be.
+        # A replica that moves has to stop on its old node before it starts on the new one.
         late = [(part, pod) for part, pod in reserved if pod.index in part.used or not _is_free(board, pod)]
         if not late and _within_limits(gang):
             board.start_reserved(gang)
-            board.cycle.excluded.add(gang.name)
             continue
         with board.trial(gang, otherwise=None) as trial:
             trial.refuse(*_waiting_for(board, reserved, late))
 
 
 def _waiting_for(board: Board, reserved: Sequence[Held], late: Sequence[Held]) -> tuple[Reason, Numbers]:
-    """Return what the late pods wait for; without any, a limit leaves no room until victims have stopped."""
+    """Return what the late pods wait for.
+
+    If none is late, a limit is exceeded until the victims have stopped.
+    """
     nodes = {board.nodes.index[pod.node] for _, pod in late}
     booting = sum(board.nodes.booting[i] for i in nodes)
     if booting:
@@ -61,7 +65,7 @@ def _is_free(board: Board, pod: Pod) -> bool:
     nodes, i = board.nodes, board.nodes.index[pod.node]
     leaving_pods = nodes.leaving.get(i)
     if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):
-        return False  # oversold: somebody else stands there
+        return False  # oversold: another pod uses the capacity
     return leaving_pods is None or (
         nodes.cpu[i] >= leaving_pods.cpu
         and nodes.memory[i] >= leaving_pods.memory

@@ -1,4 +1,4 @@
-"""Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
+"""Scale workloads down for the minimum of a gang, or for growth within another queue's fair share."""
 
 from scheduler.engine.actions.grow import elastic, steps
 from scheduler.engine.actions.load_limit import hold_to_load_limit
@@ -27,12 +27,12 @@ def _bring_down_to_max(board: Board, choice: int) -> None:
 
 
 def _too_many(gang: Gang, part: BoardRole) -> int:
-    """Live replicas above the maximum, or above what the role it follows allows."""
+    """Return how many live replicas exceed the maximum, or the number that the leading role allows."""
     return max(0, min(part.count - most_now(gang, part), len(part.live)))
 
 
 def _cut(board: Board, gang: Gang) -> Eviction:
-    """Take the newest replicas above the maximum."""
+    """Remove the newest replicas above the maximum."""
     pods, lost_gpu_seconds = [], 0
     for part in gang.parts:
         for index in sorted(part.live, reverse=True)[: _too_many(gang, part)]:
@@ -47,7 +47,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
 
 
 def grow_by_growth(board: Board, choice: int) -> None:
-    """Growth inside a fair share takes growth beyond one."""
+    """Grow gangs within their fair share by scaling down gangs beyond theirs."""
     for gang in elastic(board, choice):
         going = True
         while going:

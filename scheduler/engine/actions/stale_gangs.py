@@ -1,4 +1,4 @@
-"""Stop what cannot run as it is: gangs that lost replicas and were not made whole in time."""
+"""Stop gangs that lost replicas and stayed below their minimum for longer than the grace period."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ def stale_gangs(board: Board, choice: int) -> None:
     for gang in board.incomplete:
         if gang.choice != choice or gang.name in board.cycle.evicted or not gang.stands:
             continue
-        broken = list(_broken(board, gang.root)) if gang.runs else []  # a promise cannot go stale
+        broken = list(_broken(board, gang.root)) if gang.runs else []  # reservations alone cannot be stale
         if broken and _overdue(board, gang):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
                 trial.accept(
@@ -24,7 +24,7 @@ def stale_gangs(board: Board, choice: int) -> None:
 
 
 def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
-    """Pods of the outermost groups that are not whole."""
+    """Yield the pods of the outermost groups that are not whole."""
     if not _is_whole(board, node):
         for part in leaves(node):
             for pod in part.live.values():

@@ -1,4 +1,4 @@
-"""The board of one pool, on which trials place, evict and move; trials that are not kept are undone."""
+"""The board of one pool, on which trials place, evict and move; trials that are not accepted are undone."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Trial:
     """Moves tried for one gang: undone when the block ends, unless accepted.
 
-    A trial that is not accepted leaves a reason behind: that of `refuse`, or else `otherwise`.
-    An optional trial has no `otherwise`: the gang does not wait for what is tried.
+    A trial that is not accepted records a reason: the one passed to `refuse`, or else `otherwise`. An
+    optional trial has no `otherwise`: the gang does not have to wait if it fails.
     """
 
     __slots__ = (
@@ -68,12 +68,15 @@ class Trial:
 
 
 class Board:
-    """One pool: its nodes, its queues, its gangs, and a log of what was moved since it was laid out."""
+    """One pool: its nodes, queues and gangs, and a log of all moves since it was laid out."""
 
     def __init__(
         self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]
     ) -> None:
-        """`served` is shared by the boards of all pools: workloads that this cycle placed or scaled."""
+        """Lay out an empty board.
+
+        All boards share `served`: the workloads that this cycle placed or scaled.
+        """
         self.pool = self.pool_as_given = pool
         self.now = now
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
@@ -115,7 +118,7 @@ class Board:
         return gang
 
     def remove(self, gang: Gang) -> None:
-        """The reverse of `add`, on a board on which nothing is being tried."""
+        """Undo `add`. No trial may be open."""
         del self.gangs[gang.name]
         self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
@@ -137,7 +140,7 @@ class Board:
         return BoardRole(role, milli, matcher.mask(role), matcher.soft(role))
 
     def _stand(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
-        """A pod as it was found, before anything is tried."""
+        """Put a pod of the snapshot on the board."""
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
             part.done += 1
@@ -191,7 +194,7 @@ class Board:
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Refuse one trial per gang, without moves: for gangs found hopeless on an unchanged board."""
+        """Count and refuse one trial per gang, for gangs that cannot be placed on the unchanged board."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:
@@ -211,7 +214,7 @@ class Board:
         """Take a pod off the board. Its resources count as leaving until it has stopped."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._depart(move)
-        if pod.state is not PodState.RESERVED:  # a promise holds nothing that would have to be freed
+        if pod.state is not PodState.RESERVED:  # a reserved pod does not run: nothing has to be freed
             self.nodes.leave(move.node, pod.devices, pod.milli, part.request)
         self._log.append(move)
 
@@ -256,7 +259,7 @@ class Board:
         if not gang.standing:
             self.by_project.setdefault(gang.account, {})[gang.name] = gang
         gang.standing += 1
-        gang.all_of_it = None
+        gang.whole_victim = None
         if part.on is not None:
             part.on[i] = part.on.get(i, 0) + 1
 
@@ -268,22 +271,22 @@ class Board:
         part.vacate(pod.index)
         del self.on_node[i][id(pod)]
         gang.standing -= 1
-        gang.all_of_it = None
+        gang.whole_victim = None
         if not gang.standing:
             del self.by_project[gang.account][gang.name]
         if part.on is not None:
             part.on[i] -= 1
 
-    # -- keeping and refusing
+    # -- accepting and refusing
 
     def accept(self, trial: Trial) -> None:
-        """Turn the moves of an accepted trial into a bundle. A gang starts when all of it can."""
+        """Turn the moves of an accepted trial into a bundle. A gang starts when all its replicas can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
         self.cycle.accepted_trials += 1
         self.cycle.evicting_trials += trial.retry or any(not move.placed for move in moves)
-        taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
-        moves = self._start_otherwise(taken_back, moves) if taken_back else moves
+        withdrawn_ids = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
+        moves = self._start_otherwise(withdrawn_ids, moves) if withdrawn_ids else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
         if trial.waits:
             waits.add(gang.name)
@@ -315,7 +318,7 @@ class Board:
                 self._emptied.append((part, pod.index))
 
     def _write_down(self, bundle: Bundle) -> None:
-        """Replicas that one gang grows by go into one bundle."""
+        """Append a bundle; all growth of one gang goes into one bundle."""
         if bundle.kind is Kind.GROW:
             for at, earlier in enumerate(self.cycle.bundles):
                 if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
@@ -327,7 +330,7 @@ class Board:
         self.cycle.bundles.append(bundle)
 
     def start_reserved(self, gang: Gang) -> None:
-        """Start the reserved pods of a gang: their capacity is free."""
+        """Start the reserved pods of a gang, whose capacity is free now."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts
@@ -336,6 +339,7 @@ class Board:
         )
         self.cycle.refusals.pop(gang.name, None)
         self.cycle.reserved_only.discard(gang.name)
+        self.cycle.started_reservations.add(gang.name)
         self._write_down(
             Bundle(Kind.START, gang.name, self.pool.name, places, message="the reserved capacity is free now")
         )
@@ -344,9 +348,9 @@ class Board:
         """Return whether this cycle placed the pod."""
         return id(pod) in self._fresh
 
-    def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Rewrite what this cycle was going to start: elsewhere, or not at all. The moves that are left."""
-        withdrawn = [self._fresh.pop(pod) for pod in sorted(taken_back)]
+    def _start_otherwise(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
+        """Withdraw or relocate pods that this cycle had already placed; return the remaining moves."""
+        withdrawn = [self._fresh.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {key_of(move) for move in withdrawn}
         instead = {key_of(move): move for move in moves if move.placed and key_of(move) in keys}
         self.served.difference_update(move.gang.name for move in withdrawn if not move.gang.stands)
@@ -356,16 +360,16 @@ class Board:
         self._fresh.update((id(move.pod), move) for move in instead.values())
         waits = self._wait_now(instead.values())
         self.cycle.bundles = rewritten(self.cycle.bundles, keys, instead, waits)
-        return [move for move in moves if id(move.pod) not in taken_back and key_of(move) not in instead]
+        return [move for move in moves if id(move.pod) not in withdrawn_ids and key_of(move) not in instead]
 
     def _wait_now(self, moves: Iterable[Move]) -> set[str]:
-        """Gangs that were to start whole in this cycle, and now have to wait for a place of theirs."""
+        """Return the gangs that were to start in this cycle and now have to wait for a new place."""
         waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
         self.cycle.reserved_only |= waits
         return waits
 
     def fresh_gangs(self) -> Iterable[Gang]:
-        """Who was put somewhere in this very cycle, all of it or some."""
+        """Return the gangs with at least one pod that this cycle placed."""
         return {move.gang: None for move in self._fresh.values()}
 
     def starts(self, gang: Gang) -> bool:
@@ -375,12 +379,12 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Why it waits."""
+        """Return why the gang is pending: the reasons of its group and its own."""
         own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """Record why the gang and its group wait."""
+        """Record why the gang and its group are pending."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

@@ -1,4 +1,4 @@
-"""What one cycle has decided in a pool so far; replaced when the next cycle starts."""
+"""Decisions of the current cycle in one pool; replaced when the next cycle starts."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -11,10 +11,11 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 
 @dataclass(slots=True)
 class CycleState:
-    """Names are those of workloads."""
+    """The strings are workload names."""
 
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)  # not shared by a pending group
     reserved_only: set[str] = field(default_factory=set)  # hold reservations but no running pod
+    started_reservations: set[str] = field(default_factory=set)  # their reserved pods start in this cycle
     excluded: set[str] = field(default_factory=set)  # never victims: preemptors and moved workloads
     evicted: set[str] = field(default_factory=set)
     scaled_down: set[str] = field(default_factory=set)

@@ -1,6 +1,6 @@
-"""How much of a cycle one workload or project may use: attempts to place its replicas are counted.
+"""Limits on the placement attempts of one workload or project in a cycle.
 
-Counted and not timed, so that every machine gives up at the same point.
+Attempts are counted, not timed, so that every machine gives up at the same point.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,10 @@ class Efforts:
         self._spent: dict[str | QueueAccount, Effort] = {}
 
     def may_try(self, gang: Gang, replicas: int) -> bool:
-        """Count one more attempt to place so many replicas; False: the gang has had its part."""
+        """Count one more attempt to place `replicas` pods.
+
+        Return False if the gang has used up its attempts.
+        """
         own = self._spent.setdefault(gang.name, Effort())
         projects = self._spent.setdefault(gang.account, Effort())
         if own.trials >= ALWAYS_TRIED and (
@@ -41,6 +44,6 @@ class Efforts:
         return True
 
     def exhausted(self, gang: Gang) -> int:
-        """The number of attempts after which the gang was given up, or 0."""
+        """Return the number of attempts after which the scheduler gave up on the gang, or 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0

@@ -15,7 +15,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return groups with a gang that may start; `choice`: position of this pool among the gang's."""
     for group in board.waiting.values():
-        group.at = 0  # who had started may wait again
+        group.at = 0  # a gang that had started may be pending again
     return [
         group
         for group in board.waiting.values()
@@ -24,7 +24,7 @@ def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
 
 
 def first_pending(board: Board, group: PendingGroup) -> Gang | None:
-    """The first of them that still waits."""
+    """Return the first gang of the group that is still pending."""
     gangs = group.gangs
     while group.at < len(gangs):
         if still_pending(board, gangs[group.at]):
@@ -34,7 +34,10 @@ def first_pending(board: Board, group: PendingGroup) -> Gang | None:
 
 
 def delay_left(board: Board, workload: Workload) -> int:
-    """How long it may not evict. Its own delay always counts, the pool's while the pool could still grow."""
+    """Return the seconds until the workload may evict others.
+
+    Its own delay always counts, the pool's only while the pool can grow.
+    """
     delay = workload.preemption_delay
     if delay is None:
         delay = board.pool.preemption_delay if board.can_grow else 0
@@ -48,7 +51,7 @@ def still_pending(board: Board, gang: Gang) -> bool:
 
 
 def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """The first limit or quota, project first, that the workload would pass."""
+    """Return the first limit or quota, project first, that the workload would exceed."""
     for account in gang.account.path:
         kind = over(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
@@ -89,7 +92,8 @@ def over_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] |
 def over_deserved(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return which of its queues would exceed quota and fair share, if reclaim inside it cannot help.
 
-    A department that stands there by what a sibling borrows is none: that may be reclaimed.
+    A department that only exceeds them because a sibling project borrows does not count: that can be
+    reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -26,13 +26,13 @@ class BoardRole:
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
         self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
-        self.loose = False  # placed by what it asks for, not by its limits
+        self.loose = False  # placed by its requests, not by its limits
         self.milli = milli  # of each device, on the smallest device that can hold it
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
-        self.done = 0  # completed replicas: they hold nothing and are not missed
-        self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
+        self.done = 0  # completed replicas: they hold nothing and are not missing
+        self.used: set[int] = set()  # indices that must not be reused: completed, stopping or stuck
         self._first = 0  # no index below it is free
         self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
 
@@ -74,7 +74,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A topology constraint and the pods it binds together, outermost first in a `Want`."""
+    """A topology constraint and the roles it binds together."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -82,11 +82,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """So many more replicas of a role, inside these scopes."""
+    """A request for `count` more replicas of a role inside these scopes."""
 
     part: BoardRole
     count: int
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[Scope, ...] = ()  # outermost first
 
 
 Arrangement = tuple[ReplicaRequest, ...]  # one way to make a gang whole, or to let it grow
@@ -99,13 +99,12 @@ class PendingGroup:
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        self.request_key: Hashable = (
-            None  # the same for those of other projects who are refused in the same words
-        )
+        # Equal for groups of all projects that are refused with the same reasons.
+        self.request_key: Hashable = None
         self.gangs: list[Gang] = []
-        self.at = 0  # those before it do not wait any more
-        self.reasons: dict[Reason, Numbers] = {}  # why they wait, in this cycle
-        self.shared = False  # whether a plan holds the list, too: then a change is made in a copy
+        self.at = 0  # gangs before this index are no longer pending
+        self.reasons: dict[Reason, Numbers] = {}  # why they are pending in this cycle
+        self.shared = False  # whether a plan refers to `gangs` as well: then changes are made in a copy
 
 
 class Gang:
@@ -115,7 +114,6 @@ class Gang:
         "_requested",
         "_root",
         "account",
-        "all_of_it",
         "choice",
         "extra_request",
         "group",
@@ -126,8 +124,9 @@ class Gang:
         "pods",
         "simple",
         "standing",
+        "whole_victim",
         "workload",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, workload: Workload, account: QueueAccount, choice: int, parts: tuple[BoardRole, ...]
@@ -136,19 +135,19 @@ class Gang:
         self.choice = choice  # which of the workload's pools this is
         self.non_preemptible = not workload.preemptible
         self.parts = parts
-        self.standing = 0  # how many of its pods stand
+        self.standing = 0  # number of its pods on the board
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
-        self.group: PendingGroup | None = None  # those it waits with
-        self.pods: tuple[Pod, ...] = ()  # as they were found
-        self.extra_request = (0, 0, 0)  # of its queues, beyond what it holds
-        self.all_of_it: object = None  # all that stands, as one lump, until that changes
+        self.group: PendingGroup | None = None  # pending gangs with the same request
+        self.pods: tuple[Pod, ...] = ()  # as in the snapshot
+        self.extra_request = (0, 0, 0)  # counted in its queues, beyond its allocation
+        self.whole_victim: object = None  # cached `Victim` of all its pods, until they change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
     @property
     def root(self) -> BoardGroup:
-        """The tree of its groups; most gangs never need to have it drawn."""
+        """The tree of its groups, built on first use: most gangs never need it."""
         if self._root is None:
             self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
@@ -165,7 +164,7 @@ class Gang:
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """Resources missing for its minimum, by its most natural arrangement."""
+        """Resources missing for its minimum, in its first arrangement."""
         if self.standing:
             return amounts_of(next(arrangements(self)))
         if self._requested is None:
@@ -176,7 +175,7 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """By far the most gangs have one role, of which something is missing."""
+        """Return the missing resources of a gang with one role, which is the usual case."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -186,7 +185,7 @@ class Gang:
 
     @property
     def is_leaving(self) -> bool:
-        """Nothing of it runs, and some of it has not stopped yet."""
+        """Whether none of its pods runs, but some have not stopped yet."""
         return not self.standing and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )

@@ -18,8 +18,8 @@ class RelativeUsage(NamedTuple):
     """Decayed usage of a queue; 1 is its weighted share of what its siblings used."""
 
     used: float
-    mean: float  # of all of them: 1 but for a past in which much was idle
-    all_of_it: float  # its due until all is forgotten: the end of a calendar window
+    mean: float  # of all siblings: 1 unless much capacity was idle
+    at_reset: float  # what it is due by the end of the calendar window, when history is reset
 
 
 class QueueKey(NamedTuple):
@@ -27,8 +27,8 @@ class QueueKey(NamedTuple):
 
     over_quota: bool
     rank: int  # negated: higher first
-    has_its_share: bool  # and asks for more; who used less than its due may be lifted beyond it once
-    past: float  # what it used of its due, where history counts
+    has_its_share: bool  # would exceed it; a starved queue may exceed it by one workload
+    past: float  # decayed usage relative to its weighted share, where history counts
     over_share: bool
     dominant_share: float  # counting the workload
     dominant_share_now: float
@@ -86,24 +86,26 @@ class QueueAccount:
         self.parent, self.children = parent, list[QueueAccount]()
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
         self.quota, limit = _plain(entitlement.quota), _plain(entitlement.limit)
-        # Nothing may pass the cap; without leave to go beyond quota, the quota is a cap too.
+        # The limit is a hard bound; where borrowing is not allowed, the quota is one too.
         self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.limit) < NO_BOUND
-        self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]  # firm: what may not be taken back
-        self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of what is allocated
-        self.pending_request, self.share = (
-            [0, 0, 0],
-            [0, 0, 0],
-        )  # asked for: by pending work, beyond what it has
-        self.cut = [0, 0, 0]  # of a unit of the share, by rounding it down
-        self.requested = [0, 0, 0]  # both, when the cycle began; less what a place elsewhere has answered
-        self.wanted = [0, 0, 0]  # of that, as far as caps allow
-        self.deserved: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
-        self.cache: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
-        self.version = 0  # changes with what it holds
-        self.sibling_cache: dict[Hashable, Any] = {}  # the same of its siblings and it; theirs, too
-        self.past: Sequence[RelativeUsage] = ()  # of each resource, where history counts
-        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None  # of it, as it then stood
+        self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
+        self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of `allocated`
+        self.pending_request = [0, 0, 0]  # requested by pending work, beyond the allocation
+        self.share = [0, 0, 0]
+        self.cut = [0, 0, 0]  # the part of a unit that rounding took from the share
+        self.requested = [
+            0,
+            0,
+            0,
+        ]  # allocated and pending when the cycle began, without work placed elsewhere
+        self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
+        self.deserved: list[int] = list(self.quota)  # max(quota, share): other queues cannot reclaim below it
+        self.cache: dict[Hashable, Any] = {}  # values computed from its allocation, until that changes
+        self.version = 0  # changes with its allocation
+        self.sibling_cache: dict[Hashable, Any] = {}  # shared with its siblings, until an allocation changes
+        self.past: Sequence[RelativeUsage] = ()  # by resource, where history counts
+        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None  # with the values it shows
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
@@ -137,7 +139,7 @@ class QueueAccount:
         return bool(self.past) and self.past[first(requested)].used < self.past[first(requested)].mean
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Whether one more workload may lift the queue over its share, since it is below it now."""
+        """Whether the queue is below its share now, so that one more workload may put it over."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -165,7 +167,7 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        self.divided: dict[QueueAccount | None, object] = {}  # by parent: what its children's shares came of
+        self.divided: dict[QueueAccount | None, object] = {}  # by parent: the inputs of its last division
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open(queue, by_name, pool.name)
@@ -219,7 +221,7 @@ def within(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) 
 def beyond_quota(
     account: QueueAccount, siblings: Sequence[QueueAccount], kinds: tuple[int, ...]
 ) -> Sequence[QueueAccount]:
-    """Who of them holds more than its quota of any of these resources."""
+    """Return the siblings that hold more than their quota of any of these resources."""
     result: Sequence[QueueAccount] | None = account.sibling_cache.get(kinds)
     if result is None:
         result = account.sibling_cache[kinds] = [
@@ -229,7 +231,7 @@ def beyond_quota(
 
 
 def siblings(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount]]:
-    """Every set of accounts that divide one parent's share, from the top down."""
+    """Yield every set of accounts that divides one parent's share, from the top down."""
     if accounts:
         yield accounts
         for account in accounts:

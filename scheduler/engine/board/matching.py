@@ -49,7 +49,7 @@ def node_constraints(role: Role) -> Hashable:
 
 
 class Matcher:
-    """Remembers the answer for every distinct set of constraints. None: any node will do."""
+    """Matches roles to nodes, once for each distinct set of constraints."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -60,7 +60,7 @@ class Matcher:
         self._millis: dict[Hashable, int] = {}
 
     def mask(self, role: Role, least: int = 0) -> bytes | None:
-        """`least`: so much memory a device must have."""
+        """Return which nodes match, or None for all; devices need `least` MiB of memory."""
         least = max(least, role.request.gpu_memory_mib)
         unpicky = self._plain and not role.node_selector and not role.gpu_models
         if unpicky and least <= self._least_memory:
@@ -72,7 +72,7 @@ class Matcher:
         return self._masks[key]
 
     def soft(self, role: Role) -> bytes | None:
-        """Nodes that are chosen last; None where there are none."""
+        """Return which nodes should be chosen last; None if there are none."""
         if self._plain:
             return None
         key = node_constraints(role)
@@ -94,5 +94,5 @@ class Matcher:
         return self._millis[key]
 
     def sizes(self) -> list[int]:
-        """Of devices, but for the smallest."""
+        """Return the memory sizes of the pool's devices in MiB, without the smallest."""
         return sorted({node.gpu_memory_mib for node in self._nodes if node.gpus})[1:]

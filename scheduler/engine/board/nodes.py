@@ -1,7 +1,7 @@
 """Free resources of each node, and lookups by them.
 
-"Free" is what will be free once everything that is leaving has left, less what is promised; `leaving`
-says how much of that is still occupied, and `starts_now` whether a place needs any of it.
+"Free" means free once all stopping pods have stopped, less what is reserved. `leaving` is the part that
+stopping pods still hold, and `starts_now` says whether a spot needs any of that part.
 """
 
 from bisect import bisect_left, insort
@@ -50,15 +50,15 @@ class Nodes:
         self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
         self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # less the pods' limits
         self.memory = [node.memory_mib for node in self.nodes]
-        self.cpu_unasked = list(self.cpu)  # less the pods' requests
-        self.memory_unasked = list(self.memory)
+        self.cpu_unrequested = list(self.cpu)  # less the pods' requests
+        self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]
         self.gpu = [node.gpus * MILLI for node in self.nodes]
-        self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
+        self.whole = [node.gpus for node in self.nodes]  # devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
-        self.touched: list[int] | None = None  # nodes in the order of what happened to them, if asked for
-        self.lasting: dict[Hashable, Any] = {}  # answers that hold while nodes and pool are what they are
+        self.touched: list[int] | None = None  # nodes in the order of their changes, if recorded
+        self.lasting: dict[Hashable, Any] = {}  # cache of values that depend on the nodes and the pool only
         self._free: tuple[int, int, int] | None = None
         self._capacity: tuple[int, int, int] | None = None
         self._by_whole: list[list[int]] | None = None
@@ -123,7 +123,7 @@ class Nodes:
             self._devices(i, devices, -milli)
 
     def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
-        """Take devices and a pod's place for something of which nothing else is known."""
+        """Take devices and one pod slot for a pod whose other requests are unknown."""
         self.widen(self.index[node], devices)
         self.take(self.index[node], devices, milli, Request())
 
@@ -141,8 +141,8 @@ class Nodes:
         self._free = None
         self.cpu[i] -= sign * request.limit_cpu
         self.memory[i] -= sign * request.limit_memory_mib
-        self.cpu_unasked[i] -= sign * request.cpu
-        self.memory_unasked[i] -= sign * request.memory_mib
+        self.cpu_unrequested[i] -= sign * request.cpu
+        self.memory_unrequested[i] -= sign * request.memory_mib
         self.pods[i] -= sign
         if self.touched is not None:
             self.touched.append(i)

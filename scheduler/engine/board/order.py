@@ -1,6 +1,4 @@
-"""Order of pending workloads; every order is total.
-
-Every order is total: ties end in a name."""
+"""Order of pending workloads. Every order is total: ties are broken by name."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
@@ -13,7 +11,7 @@ from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
 
 def in_project(gang: Gang) -> tuple[int, int, str]:
-    """The order inside a project."""
+    """Return the sort key inside a project."""
     return -gang.workload.priority, gang.workload.submitted, gang.name
 
 
@@ -50,7 +48,7 @@ class QueueOrder(Generic[P]):
             self._top.pop()
 
     def _gather(self, members: "dict[QueueAccount | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
-        """Fold lines into levels, the deepest first, until only the top is left."""
+        """Fold projects into their parents, the deepest first, until only the top level is left."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
             level = _Level(self, deepest, members.pop(deepest))
@@ -122,7 +120,7 @@ class _Level(Generic[P]):
         return self.heap[0][4].head()
 
     def pop(self) -> bool:
-        """Take the head out and put its queue back where it now belongs."""
+        """Remove the head and reinsert its queue at its new position; return False if nothing is left."""
         member = self.heap[0][4]
         if member.pop():
             heapreplace(self.heap, self._placed(member))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import ALIVE, BoardRole, Gang
 from scheduler.engine.model import Request
 
-RequestKind = tuple[Request, bytes | None, int]  # the request, its nodes, and what it takes of a usual device
+RequestKind = tuple[Request, bytes | None, int]  # the request, its nodes, and its share of a typical device
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Count:
 
 
 class Mix:
-    """Requests with GPUs, and how many ask for them; counted when first asked for, kept from then on."""
+    """Counts of GPU requests; built on first use and updated from then on."""
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
         self._gangs = gangs
@@ -31,7 +31,7 @@ class Mix:
         return self._counts
 
     def count(self, gang: Gang, sign: int) -> None:
-        """As it was found, and never with less than its minimum; with sign -1 it is not there any more."""
+        """Count a gang with its pods in the snapshot, at least its minimum; with sign -1, undo that."""
         if self._counts is None:
             return
         for part in gang.parts:
@@ -39,12 +39,12 @@ class Mix:
                 requested = part.request, part.mask, part.milli
                 count = self._counts.get(requested) or self._counts.setdefault(requested, Count())
                 count.roles += sign
-                count.replicas += sign * max(part.role.min, _found(gang, part))
+                count.replicas += sign * max(part.role.min, _alive_replicas(gang, part))
                 if not count.roles:
                     del self._counts[requested]
 
 
-def _found(gang: Gang, part: BoardRole) -> int:
+def _alive_replicas(gang: Gang, part: BoardRole) -> int:
     if not gang.pods:
         return 0
     return sum([pod.role == part.role.name and pod.state in ALIVE for pod in gang.pods])

@@ -1,4 +1,4 @@
-"""Convert kept moves into the steps of a bundle."""
+"""Convert accepted moves into the steps of a bundle."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -36,7 +36,10 @@ def step_of(move: Move, waits: Collection[str]) -> Step:
 def rewritten(
     bundles: Iterable[Bundle], withdrawn: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
 ) -> list[Bundle]:
-    """Without the places that are gone, or with others instead; `waits`: who cannot start at once now."""
+    """Return the bundles without withdrawn places, or with the places of `instead`.
+
+    Workloads in `waits` get reservations, because they cannot start at once any more.
+    """
     result = []
     for bundle in bundles:
         keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)

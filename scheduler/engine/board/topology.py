@@ -8,9 +8,9 @@ from scheduler.engine.board.nodes import Nodes
 
 
 class Topology:
-    """The domains of a pool's nodes, level by level. A node without the label is in no domain.
+    """The domains of a pool's nodes, by level. A node without the label is in no domain.
 
-    Racks of one name in two zones are two; those of nodes that name no zone are one more.
+    Racks with the same name in two zones are two domains; those without a zone label are a third.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -18,7 +18,7 @@ class Topology:
         self._domains: dict[str, dict[tuple[str, ...], frozenset[int]]] = {}
 
     def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
-        """Sets of nodes by the labels of the level and of those around it."""
+        """Return the nodes of each domain, by the labels of this level and the levels around it."""
         if level not in self._domains:
             path, result = self._path(level), dict[tuple[str, ...], set[int]]()
             for i, node in enumerate(self._nodes.nodes):
@@ -33,11 +33,11 @@ class Topology:
         return (level,)
 
     def homes(self, level: str) -> dict[int, frozenset[int]]:
-        """The domain of every node that is in one."""
+        """Return the domain of every node that is in one."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def around(self, level: str, i: int) -> frozenset[int]:
-        """The domain a node is in."""
+        """Return the domain of a node, empty if it is in none."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Count the work that waits for nodes and that limits allow: what an autoscaler needs to know."""
+"""Count the pending work that limits allow and that more nodes would serve, as input for an autoscaler."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -22,12 +22,12 @@ from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-Full = set[tuple[Hashable, str]]  # what is asked for and by which role, where nothing is free any more
+Full = set[tuple[Hashable, str]]  # requests and roles for which no node has room any more
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first so many of peers who wait for capacity, but for those who are counted elsewhere."""
+    """The first `count` gangs of a group that wait for capacity, without those that are counted elsewhere."""
 
     group: PendingGroup
     excluded: Collection[str]
@@ -46,7 +46,7 @@ class GroupDemand:
 
 
 def unmet(board: Board, waiting: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
-    """Return the pool's unmet demand, and the pending gangs that so many more nodes would serve."""
+    """Return the pool's unmet demand, and the pending gangs that the additional nodes would serve."""
     shapes = [
         _shape(first, Unplaced(first, need.part, need.count), len(same), gang=True)
         for same in waiting for first in (same.first,) for need in next(arrangements(first))
@@ -70,7 +70,7 @@ def _shape(first: Gang, unplaced: Unplaced, workloads: int, *, gang: bool) -> Un
 
 
 def _load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return what replicas take of nodes; work that may start by its requests counts by them."""
+    """Return the load of replicas on nodes: by requests if the gang may be overcommitted, else by limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -92,9 +92,9 @@ def _standing(board: Board) -> Load:
 
 
 def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
-    """Those who wait for capacity and that bounds allow all at once; those alike together, in order.
+    """Return the gangs that wait for capacity and that bounds allow together, by group and in queue order.
 
-    `passed_on` names workloads that another pool, which they prefer, counts already.
+    `passed_on` names workloads that are counted in a pool that they prefer.
     """
     held: Sums = {}
     non_preemptible: Sums = {}
@@ -117,7 +117,7 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
 
 
 def _bounded(gang: Gang, held: Sums, non_preemptible: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """What its queues would hold by now, where that is bounded, with the bound."""
+    """Yield the amounts counted so far in each bounded queue of the gang, with the bound."""
     for account in gang.account.path:
         if account.has_limit:
             yield held.setdefault(account, list(account.allocated)), account.limit
@@ -126,7 +126,7 @@ def _bounded(gang: Gang, held: Sums, non_preemptible: Sums) -> Iterator[tuple[li
 
 
 def _fewer(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """How many of peers, from the one who speaks for them on, are gone."""
+    """Return how many gangs of each group, from its first pending one on, are excluded."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -149,7 +149,7 @@ def _times(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) 
 class _NewNodes:
     """Simulates new nodes: pending gangs first, then growth of running gangs.
 
-    Booting nodes are filled first, then new nodes one by one; a gang that does not fit asks for none.
+    Booting nodes are filled before new nodes; a gang that does not fit requests no node.
     """
 
     def __init__(self, board: Board, waiting: Sequence[GroupDemand], replicas: int) -> None:
@@ -177,7 +177,7 @@ class _NewNodes:
             for gang in () if same.group.request_key in refused else same:
                 placed = _fill(board, fresh, gang, full)
                 if placed is None:
-                    refused.add(same.group.request_key)  # nor will others that request the same
+                    refused.add(same.group.request_key)  # gangs with the same request will not fit either
                     break
                 self.served.append(gang)
                 on_fresh += placed
@@ -185,9 +185,10 @@ class _NewNodes:
 
 
 def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> list[Unplaced] | None:
-    """Place the gang whole and return its replicas on new nodes; None, and boards as before, if it cannot be.
+    """Place the whole gang and return its replicas on new nodes; None, with both boards unchanged, if it
+    fails.
 
-    A gang without GPUs whose limits fit nowhere may start by its requests, and so may ask for nodes by them.
+    A gang without GPUs whose limits fit nowhere may start by its requests, so it may need nodes by them.
     """
     before, before_fresh = board.mark(), fresh.mark()
     twin = fresh.add(gang.workload, 0, ())

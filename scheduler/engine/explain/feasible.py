@@ -1,4 +1,4 @@
-"""Could a pool ever hold a gang? Shapes and sums of the pool at its maximum size, before any trial.
+"""Check whether a pool could ever hold a gang, by shapes and sums at its maximum size.
 
 Every check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
 change. A gang that passes all of them may still find no arrangement.
@@ -57,7 +57,7 @@ def _way_never_fits(board: Board, arrangement: Arrangement) -> Obstacle | None:
 
 
 def _shape_is_unknown(board: Board) -> bool:
-    """The pool can get nodes, and nothing says how large they will be."""
+    """Whether the pool can add nodes of unknown size."""
     return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _fresh(board))
 
 
@@ -84,7 +84,7 @@ def _exceeds_every_node(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _fresh(board))
-    # What no node has enough of; if each has enough of something, what the largest lacks.
+    # Name the resource that no node has enough of; if there is none, the one that the largest node lacks.
     for column in zip(*rooms, strict=True):
         most = max(has for _, _, has in column)
         if column[0][1] > most:
@@ -100,7 +100,7 @@ def _too_large(role: Role, resource: str, requested: int, most: int) -> Obstacle
 
 
 def _nodes_for(board: Board, role: Role) -> Counted:
-    """Nodes that the role may run on, large enough or not, by size; draining ones will not come back."""
+    """Return the nodes that match the role, whatever their size, counted by size, without draining nodes."""
     key = "nodes for", node_constraints(role)
     lasting = board.nodes.lasting
     if key not in lasting:
@@ -143,9 +143,9 @@ def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float
 
 
 def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
-    """By limits, or by requests for work without GPUs, which may start by them.
+    """Return the sums by limits, or by requests for work without GPUs, which may start by them.
 
-    A request by GPU memory counts for no devices: how many it takes depends on the device.
+    A GPU memory request counts as no GPU, because its share of a device depends on the device.
     """
     by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0
@@ -159,7 +159,7 @@ def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
 
 
 def _most(board: Board, roles: Sequence[Role]) -> Sums:
-    """All that nodes for any of these roles offer, empty, at the pool's maximum size."""
+    """Return the capacity of all nodes that match any of the roles, at the pool's maximum size."""
     kinds = dict.fromkeys(map(node_constraints, roles))
     key = "most", tuple(kinds)
     lasting = board.nodes.lasting
@@ -186,7 +186,7 @@ def _replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
 
 
 def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
-    """How many replicas of the role the node would hold, empty."""
+    """Return how many replicas of the role the node would hold when empty."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0
     cpu = request.limit_cpu if by_limits else request.cpu
@@ -228,7 +228,7 @@ def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaReque
     assert level is not None
     fresh = _fresh(board)
     if any(level not in node.labels for node, _ in fresh):
-        return None  # nobody knows in which domain new nodes will be
+        return None  # the domain of new nodes is unknown
     requested, roles = _requested(needs), [need.part.role for need in needs]
     largest = [0, 0, 0, 0]
     for domain in _domains(board, level, fresh):
@@ -248,7 +248,7 @@ def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaReque
 
 
 def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
-    """The nodes of each domain, and new nodes with each domain that their label names."""
+    """Yield the nodes of each domain, with the new nodes that their label puts there."""
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():
         staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]

@@ -1,4 +1,4 @@
-"""Count the growth of elastic gangs that nodes which boot, or could be added, would hold."""
+"""Count the growth of elastic gangs that booting or additional nodes would hold."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,10 +24,10 @@ class Unplaced(NamedTuple):
 
 
 def could_grow(board: Board) -> list[Gang]:
-    """Return the gangs that run whole, may have more replicas, and for whose growth pools add nodes.
+    """Return the complete elastic gangs for whose growth the pool may add nodes.
 
-    A gang bound to one domain of the topology is left out: an added node may lie in another domain. So is a
-    gang of which a replica has completed: its work is coming to an end.
+    Gangs bound to one topology domain are left out, because an added node may be in another domain. So are
+    gangs with completed replicas, because their work is coming to an end.
     """
     return [
         gang
@@ -43,7 +43,7 @@ def could_grow(board: Board) -> list[Gang]:
 
 
 def most_growth(gangs: Sequence[Gang]) -> int:
-    """Return how many replicas they could grow by, at most as many as are counted."""
+    """Return by how many replicas the gangs could grow, at most `MOST_REPLICAS`."""
     lacking = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
     return min(MOST_REPLICAS, max(0, lacking))
 
@@ -53,7 +53,8 @@ def grow_on_paper(
 ) -> list[Unplaced]:
     """Return the growth that booting nodes of `board` or the nodes of `fresh` hold, least fulfilled first.
 
-    `ahead` are pending replicas that `fresh` holds already: limits count them, too. Pods stay on both boards.
+    `ahead` are pending replicas that are already on `fresh` and count towards limits. The caller rewinds the
+    boards.
     """
     with _counted() as count:
         for pending in ahead:
@@ -87,7 +88,7 @@ class _Placed(NamedTuple):
 
 
 def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
-    """Place one step of growth; None, and both boards as before, where some replica of it fits nowhere."""
+    """Place one growth step; return None, with both boards unchanged, if a replica fits nowhere."""
     gang, placed = step.gang, _Placed([], [])
     before, before_fresh = board.mark(), fresh.mark()
     twin = fresh.gangs.get(gang.name) or fresh.add(gang.workload, 0, ())
@@ -109,7 +110,7 @@ def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
 
 @contextmanager
 def _counted() -> Iterator[Callable[[Unplaced], None]]:
-    """Charge replicas to their queues, and take all of that back in the end."""
+    """Charge replicas to their queues, and undo the charges at the end."""
     charged: list[Unplaced] = []
 
     def charge(unplaced: Unplaced, sign: int) -> None:

@@ -1,4 +1,4 @@
-"""Why nodes do not accept a role: the obstacle of each node, and how many nodes have it."""
+"""Reasons why nodes do not accept a role, with the number of nodes for each."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from scheduler.engine.plan import Numbers
 MOST_NAMED = 6  # obstacles in one message, the most frequent first
 _STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
 
-Obstacle = tuple[str, str]  # its kind, and what it is
+Obstacle = tuple[str, str]  # kind and description
 
 
 def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
@@ -30,7 +30,7 @@ def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[No
 
 
 def _obstacle(role: Role, node: Node) -> Obstacle | None:
-    """The first thing about the node that keeps the role away, from the most to the least permanent."""
+    """Return the first reason why the node does not accept the role, the most permanent first."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

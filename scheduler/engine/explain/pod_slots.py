@@ -1,4 +1,4 @@
-"""Whether a gang lacks only seats: pods that a node may hold, replicas that may share one."""
+"""Check whether a gang lacks only pod slots: the pod limit of nodes, or the spread limit of its role."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from scheduler.engine.plan import Numbers, Reason
 
 
 def short_of_pod_slots(board: Board, gang: Gang, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Of a way that finds no room: whether it would, were it not for the pods or for the spread."""
+    """Return the reason if an arrangement fails only because of pod limits or spread limits, else None."""
     nodes = board.nodes
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):
@@ -42,7 +42,7 @@ def _fits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
 
 
 def _seats(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
-    """How many of its replicas find a place as things are."""
+    """Return how many of the replicas fit now."""
     start, within = board.mark(), open_to(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=hardest_first):

@@ -194,10 +194,7 @@ class BlockerFormatter:
     def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)
         if key not in self._formatted:
-            self._formatted[key] = (
-                numbers,
-                blocker(reason, numbers),
-            )  # keeps the id valid
+            self._formatted[key] = numbers, blocker(reason, numbers)  # the reference keeps the id valid
         return self._formatted[key][1]
 
 

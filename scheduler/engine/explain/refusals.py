@@ -1,6 +1,6 @@
 """Record refusals compactly, and expand them when they are read.
 
-A long line asks for few things and waits for few reasons: what peers were told is held once for all of them.
+A long queue has few distinct requests and reasons, so the reasons of a pending group are stored once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,10 @@ _ABOUT_EVICTIONS = (Reason.NO_RECLAIMABLE_RESOURCES, Reason.VICTIMS_PROTECTED)
 
 
 class ReportedGroup(PendingGroup):
-    """What peers were told, as the cycle left it. Nothing in it changes when the board does."""
+    """A pending group with its reasons at the end of the cycle.
+
+    Later changes of the board do not affect it.
+    """
 
     __slots__ = ("turns",)
 
@@ -45,10 +48,10 @@ class PoolRefusals:
 
     pool: str
     groups: Sequence[ReportedGroup]
-    alone: Mapping[str, Reasons]  # what was said to one and not to its peers
-    apart: Sequence[Gang]  # who waits, but not in line
+    alone: Mapping[str, Reasons]  # reasons of single workloads, on top of their group's
+    apart: Sequence[Gang]  # gangs with reasons that are in no group
     served: AbstractSet[str]
-    hold: tuple[str, int] | None  # whom nodes are kept for, and until when
+    hold: tuple[str, int] | None  # the workload that nodes are held for, and until when
 
     def written(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, then those of gangs that are not queued."""
@@ -77,7 +80,7 @@ class PoolRefusals:
 
 
 class _Roll(QueueOrder[ReportedGroup]):
-    """A line in which nothing happens any more."""
+    """Queue order of a board that does not change any more."""
 
     def __init__(self, groups: Sequence[ReportedGroup], served: AbstractSet[str]) -> None:
         self._served = served
@@ -98,11 +101,11 @@ def collect_refusals(board: Board) -> PoolRefusals:
         if not group.reasons:
             gang = _head(board, group)
             board.add_reason(gang, *why_no_room(board, gang))
-    lined = [group_ for group in board.waiting.values() if (group_ := _told(board, group)) is not None]
+    groups = [_reported_group(board, group) for group in board.waiting.values()]
     apart = [board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None]
     return PoolRefusals(
         board.pool.name,
-        lined,
+        [group for group in groups if group is not None],
         dict(board.cycle.refusals),
         [gang for gang in apart if gang.name not in board.served],
         frozenset(board.served),
@@ -118,8 +121,8 @@ def _head(board: Board, group: PendingGroup) -> Gang:
     return gang
 
 
-def _told(board: Board, group: PendingGroup) -> ReportedGroup | None:
-    """None: none of them waits any more, or they are stopped."""
+def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
+    """Return the group with its reasons; None if none of its gangs is pending."""
     gang = next((gang for gang in group.gangs if gang.name not in board.served), None)
     if gang is None:
         return None
@@ -135,24 +138,24 @@ def _told(board: Board, group: PendingGroup) -> ReportedGroup | None:
 
 
 def _name_what_binds(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
-    """Of several resources that are short, the one that no eviction could free is the one to report."""
+    """Report the resource that no eviction could free, if several are short."""
     capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
     evictions = [reasons[reason] for reason in _ABOUT_EVICTIONS if reasons.get(reason)]
     if capacity is None or not evictions:
         return
-    taking = max(evictions, key=nearest)
-    if not taking.get("missing"):
+    closest = max(evictions, key=nearest)
+    if not closest.get("missing"):
         return
-    resource = taking["resource"]
+    resource = closest["resource"]
     if resource != capacity["resource"] and capacity["resource"] in RESOURCES:
         reasons[Reason.WAITING_FOR_CAPACITY] = capacity_short_of(board, gang, str(resource)) or capacity
 
 
 def _key(group_: ReportedGroup) -> tuple[str, ...]:
     return tuple(
-        groups
+        sentence
         for account in reversed(group_.account.path)
-        for groups in group_.turns[account].sentences(account.name)
+        for sentence in group_.turns[account].sentences(account.name)
     )
 
 

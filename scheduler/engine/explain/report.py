@@ -25,7 +25,7 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Pool by pool; who waits in several pools is counted where it would rather be."""
+    """Return the demand of each pool; a workload pending in several is counted in the one it prefers."""
     homes = _homes(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     for board in boards:
@@ -38,7 +38,7 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _homes(boards: Sequence[Board]) -> dict[str, Board]:
-    """Of each who waits, the first pool of its choice that can grow, or else the first of its choice."""
+    """Return the pool in which each pending workload counts: its first that can grow, else its first."""
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
         cannot_grow = could_add(board) == 0
@@ -49,12 +49,10 @@ def _homes(boards: Sequence[Board]) -> dict[str, Board]:
 
 
 def _queue(board: Board, account: QueueAccount) -> QueueReport:
-    """As it was told before, where nothing of it has changed."""
-    stands = (
-        account.entitlement, *account.allocated, *account.requested, *account.share
-    )  # fmt: skip
-    if account.cached_report is None or account.cached_report[0] != stands:
-        account.cached_report = stands, _report(board, account)
+    """Return the report of a queue, from the cache if nothing has changed."""
+    values = account.entitlement, *account.allocated, *account.requested, *account.share
+    if account.cached_report is None or account.cached_report[0] != values:
+        account.cached_report = values, _report(board, account)
     return account.cached_report[1]
 
 

@@ -1,4 +1,4 @@
-"""What is short when a gang finds no room: nodes that accept it, capacity, or capacity in one piece."""
+"""Explain why a gang finds no room: no node accepts it, capacity is short, or it is fragmented."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def why_no_room(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle as the board is now; of several resources, the one that binds."""
+    """Return the first obstacle on the present board; of several resources, the scarcest."""
     never = never_fits(board, gang, _alike(gang))
     if never is not None:
         return never
@@ -58,13 +58,13 @@ def capacity_short_of(board: Board, gang: Gang, resource: str) -> Numbers | None
 
 
 def _alike(gang: Gang) -> Hashable:
-    """What the answer for the gang's peers is stored by; a gang with pods of its own has no equal."""
+    """Return the cache key that the gang shares with its group; None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
 
 def _closed(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Nodes for a role exist or could be added later, but none accepts it now."""
+    """Return an obstacle if no node accepts a role now, although some could later."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -81,7 +81,7 @@ def _closed(board: Board, arrangement: Arrangement) -> Obstacle | None:
 
 
 def _short(needed: Sequence[int], free: Sequence[int]) -> list[int]:
-    """The resources of which too little is free, the largest missing part first."""
+    """Return the resources that are short, the largest missing fraction first."""
     short = [kind for kind in KINDS if needed[kind] > free[kind]]
     return sorted(short, key=lambda kind: (free[kind] - needed[kind]) / needed[kind])
 
@@ -94,7 +94,7 @@ def _capacity(board: Board, usable: Sequence[int], arrangement: Arrangement, sho
 
 
 def _fragmented(board: Board, usable: Sequence[int], arrangement: Arrangement) -> Numbers:
-    """Of the resource that cuts the gang up: alone, or on the nodes that have the rest of a replica free."""
+    """Return the numbers of the fragmented resource: alone, or on nodes with the other resources free."""
     for need in arrangement:
         alone = {kind: [_times(board, i, need.part, kind) for i in usable] for kind in KINDS
                  if _each(need.part)[kind]}  # fmt: skip
@@ -115,7 +115,10 @@ def _fragmented_beside(
     count: int,
     alone: Mapping[int, Sequence[int]],
 ) -> Numbers:
-    """Each resource alone would do; name the one without which most of the replicas fit, GPUs last."""
+    """Return the numbers where each resource alone would suffice.
+
+    The resource is the one without which most replicas fit, GPUs last.
+    """
 
     def others(kind: int) -> list[int]:
         rest = [alone[other] for other in alone if other != kind]
@@ -144,7 +147,7 @@ def _numbers(
 
 
 def _in_one_domain(board: Board, usable: Sequence[int], arrangement: Arrangement) -> Numbers:
-    """What is asked for, and the most that one domain of the outermost level has free."""
+    """Return the request, and the most that one domain of the outermost level has free."""
     levels = [scope.constraint.required for need in arrangement for scope in need.scopes]
     level = next((level for level in levels if level), None)
     kind = next((kind for kind in KINDS if _needed(arrangement)[kind]), GPU)
@@ -158,7 +161,7 @@ def _in_one_domain(board: Board, usable: Sequence[int], arrangement: Arrangement
 
 
 def _block(board: Board, i: int, arrangement: Arrangement, kind: int) -> int:
-    """What one node has free in one piece, of devices: those that are whole, or for fractions the freest."""
+    """Return the largest free block of a node: whole devices, or for fractions the freest device."""
     nodes = board.nodes
     if kind != GPU:
         return max(0, (nodes.cpu if kind == 1 else nodes.memory)[i])
@@ -168,7 +171,7 @@ def _block(board: Board, i: int, arrangement: Arrangement, kind: int) -> int:
 
 
 def _times(board: Board, i: int, part: BoardRole, kind: int) -> int:
-    """How many replicas of the role this resource of the node would hold."""
+    """Return how many replicas of the role this resource of the node would allow."""
     nodes, request = board.nodes, part.request
     if part.mask is not None and not part.mask[i]:
         return 0
@@ -179,7 +182,7 @@ def _times(board: Board, i: int, part: BoardRole, kind: int) -> int:
 
 
 def _each(part: BoardRole) -> tuple[int, int, int]:
-    """What room for one replica is counted by: its limits."""
+    """Return the amounts of one replica, by limits."""
     return part.amounts[GPU], part.request.limit_cpu, part.request.limit_memory_mib
 
 

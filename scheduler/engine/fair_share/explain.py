@@ -13,7 +13,7 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """The top first, resource by resource; none where there is no such pool."""
+    """Return the divisions of a pool from the top down, resource by resource; none if the pool is unknown."""
     board = Layout(snapshot).boards.get(pool)
     story: list[Division] = []
     if board is not None:
@@ -24,7 +24,7 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divisions_of(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """The same where it is known what each queue holds and asks for together."""
+    """Return the divisions for requests by queue that include allocations."""
     ledger, story = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():
         account.requested = list(requested.get(account.name, NOTHING))

@@ -12,8 +12,8 @@ from scheduler.engine.board.ledger import KINDS, NO_BOUND, Ledger, QueueAccount
 from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, QueueInput
 from scheduler.engine.model import Pool
 
-UNITS = (MILLI, 1, 1)  # nobody is given less than one GPU, one milli-CPU, one MiB by rounding
-_GRAIN = 10**9  # usage is a measured float; so fine is fine enough, and exact from there on
+UNITS = (MILLI, 1, 1)  # shares are rounded to whole GPUs, milli-CPUs and MiB
+_GRAIN = 10**9  # measured usage is a float; it is rounded to this precision and exact from then on
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Claim:
     weight: Fraction
     usage: Fraction
     granted: int = 0
-    rounded_up: int = 0  # of what is given
-    cut: int = 0  # what more it would be given if everybody's fraction of a unit were rounded up
+    rounded_up: int = 0  # part of `granted` that it got by rounding
+    cut: int = 0  # what it would get in addition if all fractions were rounded up
 
     @property
     def age(self) -> tuple[int, str]:
@@ -51,13 +51,13 @@ def update_shares(
 def divide_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
-    """The same once more, of what is requested by now."""
+    """Divide the pool among its queues by their present requests."""
     for account in reversed(ledger.accounts.values()):  # projects before their departments
         account.wanted = [_wanted(account, kind) for kind in KINDS]
-    _settle(ledger, ledger.roots, capacity, pool, story)
+    _divide_below(ledger, ledger.roots, capacity, pool, story)
 
 
-def _settle(
+def _divide_below(
     ledger: Ledger,
     accounts: Sequence[QueueAccount],
     total: Sequence[int],
@@ -68,11 +68,11 @@ def _settle(
         return
     parent = accounts[0].parent
     outset = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
-    if story is not None or ledger.divided.get(parent) != outset:  # else it comes to what it came to before
+    if story is not None or ledger.divided.get(parent) != outset:  # else the result is the same as before
         ledger.divided[parent] = outset
         _divide_among(accounts, total, pool, story)
     for account in accounts:
-        _settle(ledger, account.children, account.share, pool, story)
+        _divide_below(ledger, account.children, account.share, pool, story)
 
 
 def _divide_among(
@@ -83,7 +83,7 @@ def _divide_among(
     for kind in KINDS:
         if story is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
             for account in accounts:
-                shares[account.name][kind] = _unhindered(account, kind, pool)
+                shares[account.name][kind] = _uncontended_share(account, kind, pool)
             continue
         notes = None if story is None else DivisionLog()
         claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
@@ -96,8 +96,8 @@ def _divide_among(
         account.set_share(shares[account.name], cuts[account.name])
 
 
-def _unhindered(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Where there is enough for everybody: whose weight is nothing still keeps to its quota."""
+def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
+    """Return the queue's share where capacity suffices for all; with weight 0 it is bounded by the quota."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -112,12 +112,12 @@ def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes:
         unit=UNITS[kind],
         k=_k(pool),
         by_quota=not pool.over_quota_weights,
-        brought=tuple(_brought(claim, kind) for claim in claims),
+        inputs=tuple(_input(claim, kind) for claim in claims),
         rounds=tuple(notes.rounds),
     )
 
 
-def _brought(claim: Claim, kind: int) -> QueueInput:
+def _input(claim: Claim, kind: int) -> QueueInput:
     account = claim.account
     return QueueInput(
         queue=account.name,
@@ -148,7 +148,7 @@ def _k(pool: Pool) -> Fraction:
 
 @cache
 def exact(number: float) -> Fraction:
-    """The number as it was written: 0.1 is a tenth."""
+    """Return the exact decimal value of a float: 0.1 is a tenth."""
     return Fraction(repr(number))
 
 
@@ -178,28 +178,28 @@ def divide(
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
     ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
     for same in ranks:
-        _turn_to(notes, "quota", same)
+        _set_phase(notes, "quota", same)
         within = [min(claim.quota, claim.wanted) for claim in same]
         left -= _fill(left, unit, same, within, _by_quota(total), notes)
     for same in ranks:
-        _turn_to(notes, "over_quota", same)
+        _set_phase(notes, "over_quota", same)
         weighty = [claim for claim in same if claim.weight > 0]
         left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k), notes)
     return claims
 
 
-def _turn_to(notes: DivisionLog | None, phase: str, same: Sequence[Claim]) -> None:
+def _set_phase(notes: DivisionLog | None, phase: str, same: Sequence[Claim]) -> None:
     if notes is not None:
         notes.phase, notes.rank = phase, same[0].account.rank
 
 
 def _by_quota(total: int) -> Weigh:
-    """An unlimited quota weighs as much as all there is."""
+    """Weigh claims by quota; an unlimited quota weighs as much as the total."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 
 def _by_weight(k: Fraction) -> Weigh:
-    """Weights pushed by history: who used more than its part (u > n) counts for less."""
+    """Weigh claims by weight, adjusted for history: usage above the queue's part (u > n) lowers it."""
 
     def weigh(claims: Sequence[Claim]) -> Sequence[Fraction]:
         weights = [claim.weight for claim in claims]
@@ -231,7 +231,7 @@ def _fill(
 
     start = left
     hungry = [claim for claim in claims if need(claim) > 0]
-    if notes is None and sum(map(need, hungry)) <= left:  # in some round or other everybody is filled
+    if notes is None and sum(map(need, hungry)) <= left:  # every claim can be met
         for claim in hungry:
             left -= need(claim)
             claim.granted += need(claim)
@@ -246,7 +246,7 @@ def _fill(
             break
         if notes is not None:
             filled = {claim.account.name for claim in full}
-            notes.offered(left, [replace(o, taken=o.needed if o.queue in filled else 0) for o in offers])
+            notes.offered(left, [replace(o, granted=o.needed if o.queue in filled else 0) for o in offers])
         for claim in full:
             left -= need(claim)
             claim.granted += need(claim)
@@ -267,7 +267,7 @@ def _offers(
             part=Fraction(weight, everything),
             plain=Fraction(alone, sum(plain)),
             offered=Fraction(left * weight, everything),
-            taken=0,
+            granted=0,
         )
         for claim, weight, alone in zip(hungry, weights, plain, strict=True)
     ]
@@ -282,7 +282,7 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Nobody can be filled: whole units of each offer, then one unit each by largest remainder."""
+    """Grant whole units of each offer, then one unit each by largest remainder, where no claim can be met."""
     start, everything = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
     offered = left
@@ -302,19 +302,24 @@ def _round_down(
             claim.cut -= min(more, claim.cut)
             left -= more
     if notes is not None:
-        down = {offer.queue: replace(offer, taken=int(offer.offered) // unit * unit) for offer in offers}
+        down = {offer.queue: replace(offer, granted=int(offer.offered) // unit * unit) for offer in offers}
         notes.offered(start, list(down.values()))
         if whole:
             names = [claim for *_, claim in remainders]
-            notes.rounded(whole, [_unit_of(down[c.account.name], c.rounded_up - rounded[c.account.name])
-                                  for c in names])  # fmt: skip
+            notes.rounded(
+                whole,
+                [
+                    _remainder_offer(down[c.account.name], c.rounded_up - rounded[c.account.name])
+                    for c in names
+                ],
+            )
     return start - left
 
 
-def _unit_of(offer: Offer, granted: int) -> Offer:
-    """What was cut off from its offer, and what it is given for that."""
+def _remainder_offer(offer: Offer, granted: int) -> Offer:
+    """Return the fraction that was cut from an offer, and what was granted for it."""
     return replace(
-        offer, needed=offer.needed - offer.taken, offered=offer.offered - offer.taken, taken=granted
+        offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )
 
 

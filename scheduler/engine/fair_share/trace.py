@@ -18,30 +18,36 @@ class QueueInput:
     weight: Fraction
     usage: Fraction
     requested: int
-    wanted: int  # of what is requested, as far as what it and those below it may hold allows
+    wanted: int  # the part of `requested` that its limits and those below it allow
     share: int
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """`part` is its part of what is left in this round, `plain` what it would be without its history."""
+    """The offer to one queue in one round.
+
+    `part` is the queue's fraction of what is left, `plain` that fraction without history.
+    """
 
     queue: str
     needed: int
     part: Fraction
     plain: Fraction
     offered: Fraction
-    taken: int
+    granted: int
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Who is still hungry in a rank. Of a remainder: in the order in which the units are handed out."""
+    """Offers to the queues of one rank that still want more.
+
+    Those of a remainder in the order of granting.
+    """
 
     phase: str  # quota | over_quota | remainder
     within: str  # quota | over_quota: the phase that a remainder belongs to
     rank: int
-    left: int  # when it begins
+    left: int  # when the round begins
     offers: tuple[Offer, ...]
 
 
@@ -55,11 +61,11 @@ class Division:
     unit: int
     k: Fraction  # how strongly history counts; 0: not at all
     by_quota: bool  # weights are switched off
-    brought: tuple[QueueInput, ...]
+    inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 
     def of(self, queue: str) -> QueueInput | None:
-        return next((each for each in self.brought if each.queue == queue), None)
+        return next((each for each in self.inputs if each.queue == queue), None)
 
 
 @dataclass(slots=True)

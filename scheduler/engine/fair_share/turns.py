@@ -1,12 +1,12 @@
 """Take turns where shares cannot be divided as workloads request them.
 
-A queue gives way only when its past stands clearly above the newcomer's: what it used while the other waited
-must outweigh the cost of changing. The same holds the other way round: work that stands beyond its queue's
-share because it cannot be divided keeps its turn until then.
+A queue can be reclaimed from only when its relative usage is clearly above the preemptor's: the usage while
+the other queue waited must outweigh the cost of the change. Conversely, a workload that runs beyond its
+queue's share because it cannot be divided keeps its turn until then.
 
-How clearly depends on what changes hands. A change that swaps all there is soon tells, and must not come too
-often; one that makes a small difference is clear after long, and must come at all. So what the past must
-differ by is no more than half of where it is heading, as things stand before the change or after it.
+The required difference depends on the size of the change. Swapping the whole pool shifts usage fast and must
+not happen too often; a small change shifts it slowly and must still happen at some point. So the required
+difference is at most a third of the gap towards which usage is heading, before the change or after it.
 """
 
 import math
@@ -20,39 +20,39 @@ from scheduler.engine.board.ledger import QueueAccount, first
 from scheduler.engine.board.order import in_project
 from scheduler.engine.fair_share.usage_history import FLOOR, part, wanting, weights_of
 
-HYSTERESIS = 0.4  # of a queue's due, at most; two equal queues change about three times in a half-life
-LEAST = 0.02  # of a queue's due: what is less is the same
+HYSTERESIS = 0.4  # upper bound in relative usage; two equal queues change about three times in a half-life
+LEAST = 0.02  # smaller differences in relative usage are ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What siblings hold of one resource, of what counts as use, with 1 for what is due to each."""
+    """Allocations of siblings that count as usage, for one resource, relative to what each is due."""
 
     charged: Mapping[QueueAccount, int]
     worth: Mapping[QueueAccount, float]  # of one unit held
 
     def held(self, account: QueueAccount) -> float:
-        """Where its past is heading."""
+        """Return the relative usage towards which the queue is heading with its present allocation."""
         return self.charged[account] * self.worth[account] if self.charged[account] else 0.0
 
 
 class TurnTaking:
-    """Who owes whom a turn, in the resource the newcomer asks for most of: GPUs, where it asks for any."""
+    """Turns between the preemptor's queues and others, in its main resource: GPUs if it requests any."""
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self._board, self._gang, self.kind = board, gang, first(requested)
         self._requested = requested[self.kind]
         self.counts = bool(gang.account.past)
-        # As things stand before anything is taken.
+        # Before any victim is selected.
         self._levels = {a: _level(board, a, self.kind) for a in gang.account.path} if self.counts else {}
         self._beyond = {a: self._beyond_quota(a, a, self._requested) for a in self._levels}
         self._lifted = {a for a in gang.account.path if a.may_exceed_share_once(requested)}
         self.on = self.counts and gang.account in self._lifted and is_project_head(board, gang)
 
     def may_owe(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Whether theirs used more, and nothing has lifted mine, down to the newcomer's project, yet.
+        """Whether the victim queue used more and no queue on the preemptor's side has exceeded its share yet.
 
-        Newcomers are looked at in the order of their past: who comes before could not be helped.
+        Pending gangs are tried in the order of relative usage: those before this one could not be placed.
         """
         if not self.on or self._ahead(own_queue, victim_queue) <= 0:
             return False
@@ -60,13 +60,13 @@ class TurnTaking:
         return all(account in self._lifted for account in path[: path.index(own_queue) + 1])
 
     def owes(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Whether theirs has had its turn, if it has to give as much."""
+        """Whether the victim queue has had its turn, if it loses this amount."""
         return self._has_had_its_turn(own_queue, victim_queue, max(amount, self._requested))
 
     def may_give(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Whether theirs, which is above its share, may give as much.
+        """Whether the victim queue, which is above its share, may lose this amount.
 
-        If it stays at its share or above, and ahead of mine in what it holds, that is so whatever was before.
+        If it keeps its share and stays ahead of the preemptor's queue, it may, whatever its past.
         """
         if self._beyond_quota(victim_queue, own_queue, -amount) < self._beyond[own_queue]:
             return self.owes(own_queue, victim_queue, amount)
@@ -78,10 +78,10 @@ class TurnTaking:
         return beyond * self._levels[own_queue].worth[account] if beyond > 0 else 0.0
 
     def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
-        """Whether theirs used so much, or mine so little, that changing so many units is worth its cost."""
-        (used, mean, all_of_it), less = victim_queue.past[self.kind], own_queue.past[self.kind].used
-        if used >= all_of_it > less:
-            return True  # later there would be no time left for mine
+        """Whether relative usage differs enough to be worth exchanging this amount."""
+        (used, mean, at_reset), less = victim_queue.past[self.kind], own_queue.past[self.kind].used
+        if used >= at_reset > less:
+            return True  # later in the window there would be no time left for the preemptor's queue
         if used - less <= LEAST:
             return False
         far = self._hysteresis(own_queue, victim_queue, exchanged) / 2
@@ -102,7 +102,7 @@ class TurnTaking:
         return max(LEAST, min(HYSTERESIS * self._pace(own_queue), now / 3, -then / 3))
 
     def _pace(self, account: QueueAccount) -> float:
-        """Half a turn for whoever's department has turns of its own: else its turn would be one project's."""
+        """Return 0.5 for each higher level at which queues take turns, so that projects share a turn."""
         above = (wanting(_siblings(self._board, step), self.kind) for step in account.path[1:])
         return math.prod(0.5 for asking in above if len(asking) > 1)
 
@@ -112,7 +112,7 @@ def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
 
 
 def _level(board: Board, account: QueueAccount, kind: int) -> Level:
-    """Of an account and its siblings, until one of them holds more or less."""
+    """Return the level of an account and its siblings, cached until an allocation changes."""
     key = "level", kind
     if key not in account.sibling_cache:
         accounts = _siblings(board, account)

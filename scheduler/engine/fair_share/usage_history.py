@@ -1,6 +1,6 @@
 """Compare decayed usage of queues with their shares.
 
-What siblings used is taken together and divided by their weights. Who has no weight is owed nothing.
+The total usage of siblings is divided by their weights; a queue without weight is due nothing.
 """
 
 import math
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, siblings
 from scheduler.engine.model import FairShareMode, Pool
 
-FLOOR = 0.5  # of what could have been used: less than that is not weighed as if it were all
-DIGITS = 9  # what differs by less was the same
+FLOOR = 0.5  # of what could have been used: total usage below this counts as this much
+DIGITS = 9  # precision of relative usage
 
 
 def memory_of(mode: FairShareMode) -> float:
-    """So many seconds of steady use count as history; none where history plays no part."""
+    """Return the seconds of steady usage that count as history; 0 if history does not count."""
     if not mode.time_based or mode.k <= 0:
         return 0.0
     if mode.half_life is None:
@@ -26,7 +26,7 @@ def memory_of(mode: FairShareMode) -> float:
 
 
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
-    """Tell every account what it used of its due, in each resource, where history counts."""
+    """Set the relative usage of every account, by resource, where history counts."""
     memory, left = memory_of(pool.fair_share), _left(pool.fair_share, now)
     for accounts in siblings(ledger.roots) if memory else ():
         parent = accounts[0].parent
@@ -39,29 +39,30 @@ def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], no
 
 
 def _left(mode: FairShareMode, now: int) -> float:
-    """Seconds until all is forgotten at once."""
+    """Return the seconds until a calendar window resets the history."""
     if not mode.tumbling or not mode.window or mode.half_life is not None:
         return math.inf
     return mode.window - now % mode.window
 
 
 def _pasts(accounts: Sequence[QueueAccount], kind: int, steady: float, left: float) -> list[RelativeUsage]:
-    """`steady`: what could have been used, had the parent's share always been what it is now.
+    """Return the relative usage of siblings.
 
-    `left`: what can still be used before all is forgotten.
+    `steady` is what they could have used if the parent's share had always been the present one, `left` what
+    they can still use before the history is reset.
     """
     asking = wanting(accounts, kind)
     weights = weights_of(asking, kind)
     could = FLOOR * max(steady, *(account.entitlement.usage.parent[kind] for account in accounts))
     used = sum(account.entitlement.usage.used[kind] for account in asking)
     whole = max(could, used)
-    mean, all_of_it = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
+    mean, at_reset = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
     parts = (part(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
-    return [RelativeUsage(round(used, DIGITS), mean, all_of_it) for used in parts]
+    return [RelativeUsage(round(used, DIGITS), mean, at_reset) for used in parts]
 
 
 def part(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
-    """Against what the weight entitles to."""
+    """Return an amount of the total `of`, relative to the account's weight; infinite without weight."""
     weight = account.entitlement.weights[kind]
     if weight <= 0:
         return math.inf
@@ -73,5 +74,5 @@ def weights_of(accounts: Sequence[QueueAccount], kind: int) -> float:
 
 
 def wanting(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
-    """Those that ask for anything."""
+    """Return the accounts that request any of the resource."""
     return [account for account in accounts if account.requested[kind] > 0]

@@ -1,7 +1,7 @@
 """Update the layout of an earlier snapshot instead of building a new one.
 
-What is carried is how things stand, never what was decided: a cycle finds boards as if they had been laid out
-for it. So a plan is the same with a lay-out to carry or without.
+The layout carries the state of the cluster and no decisions: each cycle gets boards that equal newly built
+ones, so the plan is the same with or without an earlier layout.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ _unused = attrgetter(*(each.name for each in fields(Entitlement) if each.name !=
 
 
 def layout_for(snapshot: Snapshot, carried: Layout | None) -> Layout:
-    """Anew where nodes, pools or entitlements are not what they were, or where something was broken."""
+    """Return an updated layout, or a new one if nodes, pools or entitlements changed or input was
+    inconsistent.
+    """
     if carried is None or carried.notes or not _is_near(carried.snapshot, snapshot):
         return Layout(snapshot)
     _bring_up_to_date(carried, snapshot)
@@ -39,7 +41,7 @@ def _is_near(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _are_alike(one: Queue, other: Queue) -> bool:
-    """But for what they used."""
+    """Return whether two queues are equal except for their usage."""
     entitlements, other_entitlements = one.entitlements, other.entitlements
     return one is other or (
         _itself(one) == _itself(other)

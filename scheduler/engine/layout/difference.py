@@ -7,12 +7,12 @@ from operator import is_not
 from scheduler.engine.model import Workload
 
 ByName = Mapping[str, Workload]
-RUN = 512  # compared at a time, while nothing differs
-LOOK = 4096  # so far ahead we look for where both go on alike
+RUN = 512  # workloads compared at a time while nothing differs
+LOOK = 4096  # how far to look ahead for the next equal workload
 
 
 def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
-    """Those of the one and of the other that are not in both; most are told by their identity."""
+    """Return the workloads of each sequence that are not in both. Most comparisons are by identity."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0
@@ -32,7 +32,7 @@ def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByNa
 
 
 def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """How many from here on are the same; nearly all are told by their identity."""
+    """Return how many workloads from here on are the same. Nearly all comparisons are by identity."""
     same = 0
     while True:
         run_before, run_now = before[i + same : i + same + RUN], now[j + same : j + same + RUN]
@@ -44,7 +44,7 @@ def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) 
 
 
 def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
-    """How many of each to pass over until both go on alike; all that are left, where that is not near."""
+    """Return how many workloads of each to skip until both are equal again; all if that is too far."""
     left, new = len(before) - i, len(now) - j
     if not left or not new:
         return left, new

@@ -20,7 +20,7 @@ _HERE = (PodState.RUNNING, PodState.STARTING)
 class Layout:
     """A snapshot as one board per pool, by name, with notes on inconsistent input.
 
-    A workload that was laid can be lifted again, and laid as it has become.
+    Workloads can be removed, and added again in their new state.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -33,9 +33,9 @@ class Layout:
 
     def _prepare(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        self.choices: Counter[int] = Counter()  # how many gangs have which of their pools here
-        self.with_dependencies: set[str] = set()  # to complete first
-        self.time_dependent: set[str] = set()  # whose place on the board depends on the time
+        self.choices: Counter[int] = Counter()  # number of gangs by position of the pool among their pools
+        self.with_dependencies: set[str] = set()  # workloads that depend on others
+        self.time_dependent: set[str] = set()  # workloads whose eligibility depends on the time
         self.notes: list[str] = []
         self.queues = {queue.name for queue in snapshot.queues}
         self.pool_of = {node.name: node.pool for node in snapshot.nodes}
@@ -60,7 +60,7 @@ class Layout:
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += orphans(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow so much
+        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow a request
 
     def add(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
@@ -93,7 +93,7 @@ class Layout:
         return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
 
     def remove(self, name: str) -> None:
-        """Take it off the boards as if it had never been there."""
+        """Remove a workload from all boards."""
         self.time_dependent.discard(name)
         self.with_dependencies.discard(name)
         for board in self.boards.values():
@@ -109,14 +109,14 @@ class Layout:
         elif len(pods) == 1 and pods[0].state in _HERE and pods[0].role in roles:
             pool = self.pool_of.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # as nearly all are: nothing can be wrong with it
+                return {pool: pods}  # the usual case, which needs no validation
         sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_of)
         self.notes += notes
         self._hold(strange)
         by_pool: dict[str, list[Pod]] = {}
         for pod in sound:
             if pod.state is PodState.RESERVED and pod.node in self.closed:
-                continue  # no promise outlives the node's taking new work
+                continue  # a reservation ends when its node stops accepting work
             if pod.state is not PodState.COMPLETED:
                 by_pool.setdefault(self.pool_of[pod.node], []).append(pod)
         completed = [pod for pod in sound if pod.state is PodState.COMPLETED]
@@ -125,7 +125,7 @@ class Layout:
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
 
     def _hold(self, pods: Iterable[Pod]) -> None:
-        """Block the resources of pods that cannot be understood."""
+        """Block the resources of pods that do not match their workload."""
         for pod in pods:
             board = self.boards.get(self.pool_of.get(pod.node, ""))
             if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
@@ -140,7 +140,7 @@ class Layout:
         ]
 
     def _judge(self, board: Board, gang: Gang) -> None:
-        """Count its request and queue it, unless it cannot start: for now, or ever in this pool."""
+        """Count the gang's request and queue it, unless it cannot start now or ever in this pool."""
         reason, kind = self._kept_back(gang), None
         if reason is not None and "seconds" in reason[1]:
             self.time_dependent.add(gang.name)
@@ -190,7 +190,7 @@ class Layout:
         return None
 
     def _count_request(self, gang: Gang) -> None:
-        """What is asked beyond what is held, as far as bounds could ever allow it to start."""
+        """Count the request beyond the allocation, if bounds could ever allow the gang to start."""
         more = [0, 0, 0]
         for part in gang.parts:
             missing = part.role.max - part.count
@@ -215,7 +215,7 @@ class Layout:
 
 
 def _kind(board: Board, gang: Gang) -> Hashable:
-    """Equal for those to whom one answer can be given."""
+    """Return a key that is equal for gangs that can share one refusal."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     waits = delay_left(board, workload) > 0
@@ -223,7 +223,7 @@ def _kind(board: Board, gang: Gang) -> Hashable:
 
 
 def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:
-    """By workload, those that still hold."""
+    """Return the reservations that have not expired, by workload."""
     result: dict[str, list[Reservation]] = defaultdict(list)
     for promise in snapshot.reservations:
         if promise.expires is None or promise.expires > snapshot.now:
@@ -250,7 +250,7 @@ def is_finished(workload: Workload) -> bool:
 
 
 def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
-    """As far as it could ever grow: what is not preemptible stays within quota."""
+    """Return the part of a non-preemptible request that fits in the quotas."""
     held = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
     most = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
     return [max(0, min(more[kind], most[kind] - held[kind])) for kind in KINDS]

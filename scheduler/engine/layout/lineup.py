@@ -20,7 +20,7 @@ by_name = attrgetter("name")
 
 
 def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
-    """With those who ask for the same."""
+    """Queue a gang with the pending gangs that have the same request."""
     group = board.waiting.get(kind)
     if group is None:
         group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
@@ -36,9 +36,9 @@ def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
 
 
 def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Numbers] | None:
-    """Return why the pool can never hold a gang of which nothing stands, or None if it might."""
+    """Return why the pool can never hold a gang without pods, or None if it might."""
     if kind in board.waiting:
-        return None  # one that requests the same passed
+        return None  # a gang with the same request passed
     if kind not in board.unschedulable:
         alike = request_key(board, gang)
         board.unschedulable[kind] = alike, never_fits(board, gang, alike)
@@ -46,7 +46,7 @@ def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Num
 
 
 def remove_gang(board: Board, gang: Gang) -> None:
-    """As if it had never been on this board."""
+    """Remove a gang from the board and its lists."""
     group = gang.group
     if group is not None:
         gangs = _own_list(group)

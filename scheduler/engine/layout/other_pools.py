@@ -8,9 +8,9 @@ from scheduler.engine.fair_share.usage_history import update_usage_history
 
 
 def refresh_other_pools(board: Board) -> bool:
-    """Whether the pool must be looked at again: who asked of it, or had its nodes kept, asks no more.
+    """Drop the requests of workloads that were placed in other pools; return whether any changed.
 
-    The next cycle would find it so. Whose start was taken out of the plan again asks once more.
+    The next cycle would see the same. A workload whose start was withdrawn again requests once more.
     """
     placed_in_other_pool = {
         name for name in board.served - board.cycle.evicted if _has_left(board.gangs.get(name))
@@ -22,14 +22,14 @@ def refresh_other_pools(board: Board) -> bool:
     board.cycle.placed_in_other_pool = placed_in_other_pool
     board.cycle.reclaimable_cache.clear()
     for group in board.waiting.values():
-        group.reasons = {}  # it is said anew why they wait
+        group.reasons = {}  # recorded anew in the next round
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
     update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
     return True
 
 
 def _has_left(gang: Gang | None) -> bool:
-    """It waited here, and what it was given does not stand here."""
+    """Return whether the gang was pending here and has no pods here."""
     return gang is not None and gang.group is not None and not gang.standing
 
 

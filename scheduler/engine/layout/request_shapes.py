@@ -8,7 +8,7 @@ from scheduler.engine.board.matching import node_constraints
 
 
 def shape(gang: Gang) -> Hashable:
-    """Equal for gangs that fit in the same places; a gang of which some stands is like no other."""
+    """Return a key that is equal for gangs with identical requests; a gang with pods equals only itself."""
     if gang.stands:
         return gang.name
     if gang.simple and len(gang.parts) == 1:
@@ -17,7 +17,7 @@ def shape(gang: Gang) -> Hashable:
 
 
 def request_key(board: Board, gang: Gang) -> Hashable:
-    """Equal for gangs of one shape: a number, quick to compare."""
+    """Return a number that is equal for gangs of one shape; it is quick to compare."""
     result = shape(gang)
     if gang.stands:
         return result
@@ -37,9 +37,10 @@ def _section(section: BoardGroup) -> Hashable:
 
 
 def _part(part: BoardRole) -> Hashable:
-    """By what the role picks and not by the nodes that accept it: those that the pool adds may differ.
+    """Return a key of a role's constraints.
 
-    With the role's name, because messages name the role.
+    It does not use the nodes that match now, because nodes that the pool adds may differ. It includes the
+    role's name, because messages contain it.
     """
     role = part.role
     return (

@@ -7,15 +7,14 @@ from berth.core.words import amount
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import Node, Pod, PodState, Queue, Reservation
 
-ValidatedPods = tuple[
-    list[Pod], list[Pod], list[str]
-]  # pods that can be understood, those that only hold a place
+# Valid pods, invalid pods whose resources are blocked, notes.
+ValidatedPods = tuple[list[Pod], list[Pod], list[str]]
 
 
 def validated_pods(
     name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
 ) -> ValidatedPods:
-    """A workload's pods: the second of one replica promises nothing, one of no role only holds its place."""
+    """Validate a workload's pods: duplicates count as stuck, pods of an unknown role only block resources."""
     sound, strange, notes = [], [], []
     replicas: set[tuple[str, int]] = set()
     for pod in pods:
@@ -52,15 +51,15 @@ def orphans(queues: Sequence[Queue]) -> Iterator[str]:
 
 
 def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
-    """Nodes and devices that hold more than they have."""
+    """Yield notes on nodes and devices whose pods exceed their capacity."""
     for i in range(len(nodes.nodes)) if among is None else sorted(set(among)):
         node = nodes.nodes[i]
         if nodes.devices[i] and min(nodes.devices[i]) < 0:
             yield from _devices(node, nodes.devices[i])
         slack = node.cpu - node.cpu * nodes.cpu_load_limit // 1000
         for what, resource, left in (
-            ("CPU", "cpu", nodes.cpu_unasked[i] + slack),
-            ("memory", "memory_mib", nodes.memory_unasked[i]),
+            ("CPU", "cpu", nodes.cpu_unrequested[i] + slack),
+            ("memory", "memory_mib", nodes.memory_unrequested[i]),
         ):
             if left < 0:
                 yield f"{node.name}: its {what} is oversold by {amount(resource, -left)}"

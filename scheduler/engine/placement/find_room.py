@@ -19,7 +19,7 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Put everything the way asks for on the board, or leave the board as it was."""
+    """Place all replicas of the arrangement; if that fails, return False and leave the board unchanged."""
     if gang.group is not None and not board.cycle.efforts.may_try(
         gang, sum(need.count for need in arrangement)
     ):
@@ -33,14 +33,14 @@ def find_room(
 
 
 def open_to(board: Board, gang: Gang, within: AbstractSet[int] | None = None) -> AbstractSet[int] | None:
-    """Of these nodes (None: of all) those that are not kept for somebody else."""
+    """Return those of the nodes (None: all) that are not held for another workload."""
     if board.cycle.backfill_hold is None or may_use_held_nodes(board, gang):
         return within
     return (board.topology.everywhere if within is None else within) - board.cycle.backfill_hold.nodes
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Whether it is the one that nodes are kept for, or will have ended before that one can start."""
+    """Whether the gang is the one that nodes are held for, or will end before that one can start."""
     hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
     if hold is None or hold.name == gang.name:
         return True
@@ -65,12 +65,12 @@ def _anywhere(
 
 
 def _unbound(arrangement: Arrangement) -> Arrangement:
-    """Without the scopes: whoever asks has chosen the nodes by them."""
+    """Drop the scopes: the caller has chosen the nodes by them."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
 def _orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Arrangements to try, each once: the biggest first, the pickiest first, as they were written."""
+    """Yield distinct orders of the replicas: by size, by constraints, by CPU, as given."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=hardest_first)),
@@ -89,13 +89,13 @@ def _choices(need: ReplicaRequest) -> int:
 
 
 class _Scoped:
-    """Places a way scope by scope. Domains tried are counted."""
+    """Places an arrangement scope by scope. The number of domains tried is bounded."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MOST_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Each scope in one domain; if a later scope fails, an earlier one moves on."""
+        """Place each scope in one domain; if a later scope fails, try the next domain for an earlier one."""
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
             return not arrangement or _anywhere(
@@ -116,7 +116,7 @@ class _Scoped:
         return False
 
     def _domains(self, scope: Scope, within: frozenset[int], needs: Arrangement) -> Iterator[frozenset[int]]:
-        """The preferred level first, in every domain of the required one; then without it."""
+        """Yield domains of the preferred level within the required one, then those of the latter."""
         required, preferred = scope.constraint.required, scope.constraint.preferred
         choices = self.board.topology.choices
         outer = choices(required, scope, within, needs) if required else [within]
@@ -134,7 +134,7 @@ def hardest_first(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """One replica after the other, each where it fits best. May leave some behind when it fails."""
+    """Place all replicas, each where it fits best. If that fails, some may remain on the board."""
     return place_most(board, gang, need, horizon, within) == need.count
 
 

@@ -1,9 +1,9 @@
 """Measure how much free GPU capacity typical requests could not use.
 
-The usual requests (the mix) are those of everything that stands or waits in the pool. Of a node's free
-devices, a request loses those too small for it, and all of them where it cannot stand at all. On top comes
-what CPU and memory are too short for if the node went on taking the mix on average. Everything is a whole
-number, weighed by how many replicas ask for it; placing is best where the least is lost by it.
+The typical requests (the mix) are those of all running and pending workloads of the pool. Of a node's free
+devices, a request loses those that are too small for it, or all of them where it does not fit at all. Added
+to that is what CPU and memory would not suffice for if the node went on taking the average of the mix. All
+values are integers, weighted by the number of replicas; the best place is the one that loses the least.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -20,30 +20,30 @@ from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
 
-MOST_KINDS = 512  # of requests in the mix, those that ask for the most GPUs
-SAME = MILLI // 5  # losses that differ by less than a fifth of a device are alike: the first name goes first
-AT_ONCE = 1024  # states of nodes looked at together
+MOST_KINDS = 512  # kinds of requests in the mix: those with the most GPUs
+SAME = MILLI // 5  # losses that differ by less than a fifth of a device are equal: the first name wins
+AT_ONCE = 1024  # node states evaluated together
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The mix: kinds of requests with GPUs, one row each, and how many replicas ask for them."""
+    """The mix: kinds of requests with GPUs, one row each, with their number of replicas."""
 
     cpu: Ints
     memory: Ints
     devices: Ints
     sizes: Ints  # distinct amounts of one device
-    size: Ints  # which of them each kind asks for
+    size: Ints  # index in `sizes`, by kind
     matches: NDArray[np.bool_]  # kind x node
     weights: Ints
-    gpus: int  # what all of them together ask for
+    gpus: int  # sums over all kinds
     cpus: int
     memories: int
 
 
-def usual_of(mix: Mix, nodes: int) -> RequestMixRows:
-    """In rows, what everything that stands or waits asks for."""
+def request_mix_rows(mix: Mix, nodes: int) -> RequestMixRows:
+    """Return the mix as rows."""
     replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
     largest = sorted(replicas, key=_most_first)[:MOST_KINDS]
     kinds = [request for (request, _, _), _ in largest]
@@ -73,16 +73,16 @@ def _ints(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """What one more replica of a kind would lose on each node, and which device would lose the least."""
+    """The loss that one more replica of a kind causes on each node, and the device with the least loss."""
 
     losses: Ints
     device: Ints
-    counted: int  # how much of what happened to nodes is counted in
+    counted: int  # number of node changes that are included
 
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Nodes as they are, or as they would be; a node may be there more than once."""
+    """Present or hypothetical states of nodes; a node may appear more than once."""
 
     node: Ints
     cpu: Ints
@@ -91,15 +91,15 @@ class _States:
 
 
 class Fragmentation:
-    """The losses of a pool's nodes. What happens to a node is counted when it is asked for the next time."""
+    """The losses of a pool's nodes. Changes of nodes are included at the next query."""
 
     def __init__(self, nodes: Nodes, mix: Mix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
-        self._mix = usual_of(mix, count)
+        self._mix = request_mix_rows(mix, count)
         self._width = max((len(free) for free in nodes.devices), default=0)
         self._cpu, self._memory = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._free = np.zeros((count, self._width), np.int64)
-        self._lost = np.zeros(count, np.int64)
+        self._losses = np.zeros(count, np.int64)
         self._open = np.fromiter(
             (r or b for r, b in zip(nodes.ready, nodes.booting, strict=True)), np.bool_, count
         )
@@ -111,7 +111,7 @@ class Fragmentation:
         self._look_at(np.arange(count))
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Nodes with enough for a replica, and which device it should share (-1: any that fits)."""
+        """Yield nodes with room for a replica, least loss first, each with the device to share (-1: any)."""
         kind = self._kind(part)
         losses = kind.losses
         if among is not None:
@@ -119,7 +119,7 @@ class Fragmentation:
         elif not len(losses) or losses[first := int(losses.argmin())] == NEVER:
             return
         else:
-            yield first, int(kind.device[first])  # mostly that will do
+            yield first, int(kind.device[first])  # usually sufficient
             chosen = np.arange(len(losses))
         for i in chosen[np.argsort(losses[chosen], kind="stable")]:
             if losses[i] == NEVER:
@@ -152,7 +152,7 @@ class Fragmentation:
             self._cpu[i], self._memory[i] = nodes.cpu[i], nodes.memory[i]
             free = nodes.devices[i]
             self._free[i, : len(free)] = free[: self._width]
-        self._lost[changed] = self._loss(
+        self._losses[changed] = self._loss(
             _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
         )
 
@@ -173,7 +173,7 @@ class Fragmentation:
             kind.losses[able] += self._has_devices[able]  # of equals, one without GPUs
 
     def _able(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Nodes with enough of everything, and what a replica takes of each device there."""
+        """Return the nodes with room for a replica, and the thousandths of a device that it takes there."""
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
         if not part.loose:
@@ -191,7 +191,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _judge_shared(self, kind: _Kind, request: Request, able: Ints, milli: Ints) -> None:
-        """Every device that would do is tried, of devices with as much free the first."""
+        """Try every device with room; of devices with the same free capacity, the first."""
         free = self._free[able]
         best, which = np.full(len(able), NEVER), np.full(len(able), -1)
         for device in range(self._width):
@@ -216,9 +216,9 @@ class Fragmentation:
         )
 
     def _scores(self, after: _States) -> Ints:
-        """What is lost by it, per request of the mix, in fifths of a device."""
+        """Return the additional loss per request of the mix, in fifths of a device."""
         each = max(1, int(self._mix.weights.sum())) * SAME
-        return (self._loss(after) - self._lost[after.node]) // each
+        return (self._loss(after) - self._losses[after.node]) // each
 
     def _loss(self, states: _States) -> Ints:
         parts = [
@@ -235,16 +235,16 @@ class Fragmentation:
         fits = number[:, mix.size] >= mix.devices
         fits &= (states.cpu[:, None] >= mix.cpu) & (states.memory[:, None] >= mix.memory)
         fits &= mix.matches[:, states.node].T
-        lost = np.where(fits, too_small[:, mix.size], total[:, None]) @ mix.weights
+        unusable = np.where(fits, too_small[:, mix.size], total[:, None]) @ mix.weights
         usable = total
         for left, kinds in ((states.cpu, mix.cpus), (states.memory, mix.memories)):
             if kinds:
                 usable = np.minimum(usable, np.maximum(left, 0) * mix.gpus // kinds)
-        return np.asarray(lost + (total - usable) * int(mix.weights.sum()))
+        return np.asarray(unusable + (total - usable) * int(mix.weights.sum()))
 
 
 def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
-    """What so many devices with the least room to spare would give, device by device."""
+    """Return the use of each device if the replica takes the `count` devices with the least room to spare."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NEVER), axis=1, kind="stable")[:, :count]

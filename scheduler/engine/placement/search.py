@@ -1,7 +1,7 @@
 """Search for an arrangement of a gang by backtracking.
 
-Depth first, over nodes and devices, with every constraint of topology at once; equal replicas go up the list
-of nodes, equal nodes and devices are tried once, steps are counted.
+The search is depth-first over nodes and devices and checks all topology constraints at once. Equal replicas
+are placed in node order, equal nodes and devices are tried once, and the number of steps is bounded.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,10 +16,10 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, on_node, takes
 
-MOST_STEPS = 3000  # on few nodes; on many each step costs more, and there are fewer
+MOST_STEPS = 3000  # on few nodes; on many nodes steps cost more and fewer are allowed
 LEAST_STEPS = 200
 MOST_REPLICAS = 500  # each one is a step, and a level of recursion
-MOST_LOOKS = 20_000  # at nodes, all steps together
+MOST_LOOKS = 20_000  # node evaluations in all steps together
 MOST_CHOICES = 16  # of devices on one node
 
 Domains = dict[Scope, frozenset[int]]  # where the pods of each scope stand
@@ -33,10 +33,10 @@ def search(
     within: AbstractSet[int] | None,
     most: int = MOST_STEPS,
 ) -> bool:
-    """Put everything on the board, or leave it as it was."""
+    """Place all replicas; if that fails, return False and leave the board unchanged."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
-    requested, free = amounts_of(arrangement), (nodes.gpu, nodes.cpu_unasked, nodes.memory_unasked)
+    requested, free = amounts_of(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
     if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
     if any(not _could_hold(board, need, horizon, usable) for need in arrangement):
@@ -48,19 +48,19 @@ def search(
 
 
 def worth_it(arrangement: Arrangement) -> bool:
-    """Whether packing may fail where an arrangement exists: several roles, scopes, several shared devices."""
+    """Whether packing may fail although a placement exists: several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
 
 
 def _hardest(need: ReplicaRequest) -> tuple[int, ...]:
-    """Those that must keep together first, then the biggest."""
+    """Return the sort key: most scopes first, then the largest."""
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
 def _could_hold(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Whether one replica fits anywhere: mostly that is what is wrong."""
+    """Whether one replica fits anywhere; usually that is what fails."""
     part = need.part
     return any(
         takes(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
@@ -101,7 +101,7 @@ class _Search:
         self.kinds = {i: self._kind(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from this one on; an equal one before it stands at or before `first`."""
+        """Place the replicas from this one on, at or after `first`, the position of an equal one."""
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -121,7 +121,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """The tightest nodes first, of equal nodes one."""
+        """Return the choices, the tightest nodes first; of equal nodes one."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
@@ -139,7 +139,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Where the scopes' pods stand once one stands on this node; None: it may not."""
+        """Return the domain of each scope if a pod is placed on this node; None if it must not be."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:
@@ -156,7 +156,7 @@ class _Search:
         return inside
 
     def _kind(self, i: int) -> Hashable:
-        """What of a node does not change as it fills."""
+        """Return a key of the node's properties that do not change as it fills."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),
@@ -167,12 +167,12 @@ class _Search:
         nodes = self.board.nodes
         return (
             self.kinds[i], tuple(sorted(nodes.devices[i])), nodes.pods[i], i in nodes.leaving and i,
-            nodes.cpu[i], nodes.memory[i], nodes.cpu_unasked[i], nodes.memory_unasked[i],
+            nodes.cpu[i], nodes.memory[i], nodes.cpu_unrequested[i], nodes.memory_unrequested[i],
             *(part.on.get(i, 0) for part in self.apart if part.on is not None),
         )  # fmt: skip
 
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Choices of devices, of devices with as much free one; the tightest first."""
+        """Return choices of devices, the tightest first; of devices with the same free capacity one."""
         nodes = self.board.nodes
         packed = on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:

@@ -1,4 +1,4 @@
-"""Find the best place for one replica, by the pool's strategies; ties go to the first name."""
+"""Find the best place for one replica by the pool's strategies."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,21 +11,21 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.model import Strategy
 
-MANY = 64  # replicas from which on nodes are ranked once for all of them
+MANY = 64  # from this number of replicas, nodes are ranked once for all of them
 
 
 class Horizon(IntEnum):
     """How long a gang may have to wait for its capacity."""
 
     NOW = 0  # only what is free
-    LEAVING = 1  # also what is being freed
-    BOOTING = 2  # also nodes on their way
+    LEAVING = 1  # also what stopping pods will free
+    BOOTING = 2  # also booting nodes
 
 
 def pick(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Spot | None:
-    """The best place for one replica, by the pool's strategies; ties go to the first name."""
+    """Return the best place for one replica; ties go to the first name."""
     if part.soft is not None:
         kind = bytes(not soft for soft in part.soft)
         gentle = _pick(board, part, horizon, within, kind)
@@ -37,15 +37,15 @@ def pick(
 def equal_spots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """The best place for each of so many equal replicas; take each place before asking for the next.
+    """Yield the best place for each of `count` equal replicas; the caller takes each place before the next.
 
-    Only the node that was used has changed since. So a node that packing chose is the best again while it
-    takes more, and for spreading the other nodes keep their order.
+    Only the node that was used changes in between. So the node that packing chose is the best again while it
+    has room, and for spreading the other nodes keep their order.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
     whole = not part.request.devices or (part.milli == MILLI and not part.request.gpu_memory_mib)
-    # Of many, what each makes useless is not counted anew while its node takes more.
+    # For many replicas, fragmentation is not computed again while the same node has room.
     refill = count >= MANY if strategy is Strategy.FRAGMENTATION else strategy is Strategy.BINPACK and whole
     if count >= MANY and not refill:
         yield from _ranked(board, part, horizon, within)
@@ -63,7 +63,7 @@ def equal_spots(
 def _ranked(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """The same places as by `pick`, from a heap of nodes."""
+    """Yield the same places as `pick`, from a heap of nodes."""
     gentle = None if part.soft is None else [not soft for soft in part.soft]
     for only in (None,) if gentle is None else (gentle, None):
         yield from _from_heap(board, part, horizon, within, only)
@@ -97,7 +97,7 @@ def _from_heap(
 def _key(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Callable[[int], tuple[float, ...]]:
-    """The order of `_candidates`."""
+    """Return the sort key of nodes, with the order of `_candidates`."""
     nodes = board.nodes
     if board.pool.node_strategy is not Strategy.BINPACK:
         return _spread(nodes, part)
@@ -144,10 +144,10 @@ def _least_lost(
 
 
 def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
-    """Everything but the devices."""
+    """Return whether the node has room for a replica, devices aside."""
     request = part.request
     if part.loose:
-        if nodes.cpu_unasked[i] < request.cpu or nodes.memory_unasked[i] < request.memory_mib:
+        if nodes.cpu_unrequested[i] < request.cpu or nodes.memory_unrequested[i] < request.memory_mib:
             return False
     elif nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib:
         return False
@@ -162,7 +162,7 @@ def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
 
 
 def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False) -> Spot | None:
-    """Devices of one node for one replica; None where they do not suffice."""
+    """Return devices of one node for one replica; None if they do not suffice."""
     count = part.request.devices
     if not count:
         return Spot(i, (), 0)
@@ -186,7 +186,7 @@ def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: boo
 def _candidates(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterable[int]:
-    """Nodes that may do, the best first."""
+    """Return candidate nodes, the best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
@@ -207,7 +207,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """A fraction goes where a device is shared already, before another is opened."""
+    """Yield nodes for a fraction: those with a shared device before those with whole devices only."""
     yield from sorted(nodes.shared, key=_packed(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket

@@ -10,7 +10,7 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Fragmentation where nodes differ, or fractions and whole devices are both asked for; else binpack."""
+    """Return the pool with `auto` resolved: fragmentation for mixed nodes or requests, else binpack."""
     pool = board.pool_as_given
     if Strategy.AUTO not in (pool.node_strategy, pool.device_strategy):
         return pool
@@ -31,6 +31,6 @@ def _differ(nodes: Nodes) -> bool:
 
 
 def _mixed(mix: Mix) -> bool:
-    """Whether some ask for whole devices and some for less than one."""
+    """Return whether both whole devices and fractions are requested."""
     sizes = [milli for _, _, milli in mix.counts]
     return MILLI in sizes and min(sizes) < MILLI

@@ -32,7 +32,7 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
         if all(selection.board.is_fresh(pod) for _, pod in victim.pods):
-            continue  # it was only going to start
+            continue  # it was only going to start in this cycle
         by_gang.setdefault(victim.gang.name, []).append(victim)
     result = []
     for name, victims in by_gang.items():
@@ -56,7 +56,7 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
 
 
 def _pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
-    """What really stood; the rest was only going to start."""
+    """Return the pods that were running; the others were only going to start in this cycle."""
     held = [pod for victim in victims for _, pod in victim.pods]
     return tuple((pod.role, pod.index) for pod in held if not selection.board.is_fresh(pod))
 
@@ -79,7 +79,7 @@ def _moves(
 
 
 class _Standings:
-    """Each queue's standing, written once however many evictions name it."""
+    """Standings of queues before and after, computed once for all evictions."""
 
     def __init__(self, board: Board, before: Held) -> None:
         self._before, self._paths = before, dict[QueueAccount, tuple[Standing, ...]]()

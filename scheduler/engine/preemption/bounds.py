@@ -17,17 +17,17 @@ Requested = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Sum:
-    """What one side could give, per resource."""
+    """Amounts that could be reclaimed from one side, per resource."""
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
-    guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but for its minimum runtime
-    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but is non-preemptible
-    biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # lump
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every lump is a multiple of it
+    guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # within minimum runtimes, not in `total`
+    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # not in `total` either
+    biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # of one victim
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim is a multiple of it
 
 
 def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
-    """Why it would not do even then, with the numbers; None: it might."""
+    """Return why evicting all possible victims would not suffice, with the numbers; None if it might."""
     return _short(_sums(selection), selection.policy.requested)
 
 
@@ -35,7 +35,7 @@ def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
 def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
-    """The same where there is nobody to take from."""
+    """Return the same if there are no possible victims."""
     return _short(_Sums(free), requested)
 
 
@@ -49,20 +49,22 @@ def _short(sums: "_Sums", requested: Requested) -> tuple[Reason, Numbers] | None
 
 
 def totals(selection: VictimSelection, resource: object) -> Numbers:
-    """The numbers where it would do in sum: of this resource where the policy takes it, or of its first."""
+    """Return the numbers where the sums suffice: of this resource if the policy reclaims it, else of its
+    first.
+    """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
     return {**_sums(selection).numbers(selection.policy.requested, kind), "missing": 0}
 
 
 def biggest(selection: VictimSelection, kind: int) -> int:
-    """The most of a resource that one gang could give, or more."""
+    """Return an upper bound of what evicting one gang could free of a resource."""
     return max((result.biggest[kind] for result in _sides(selection).values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Over all sides: what is free, could be taken, and is held back."""
+    """Sums over all sides: free, reclaimable and protected resources."""
 
     free: tuple[int, int, int]
     takeable: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -105,7 +107,7 @@ def _sides(selection: VictimSelection) -> dict[QueueAccount, _Sum]:
 
 
 def _of_project(selection: VictimSelection, account: QueueAccount) -> _Sum:
-    """Counted once: as long as nobody comes, all that is left may still go where all could."""
+    """Return the sum of a project, cached: while no gang is added, all that is left stays reclaimable."""
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.spares_fresh
     result = cache.get(kind)
@@ -163,7 +165,7 @@ def _add(result: _Sum, gang: Gang, selection: VictimSelection) -> None:
 
 
 def _most(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _Sum) -> int:
-    """All of it, or as much as leaves the side above its threshold before the last lump."""
+    """Return how much may be reclaimed: the side must be above its threshold before the last victim."""
     threshold = policy.threshold(side, kind)
     grain = result.grain[kind]
     if threshold is None or not grain:

@@ -42,7 +42,7 @@ def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> O
 
 
 def _beyond_share(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Counted once for all who ask for as much, until what its project holds changes."""
+    """Return why the request exceeds the share, cached until the project's allocation changes."""
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = over_share(gang, requested)

@@ -22,8 +22,8 @@ class Outcome:
     evicted: list[Victim] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
 
-    def stops_somebody(self, board: Board) -> bool:
-        """Whether there is anybody to wait for: who was only going to start is gone at once."""
+    def stops_running_pods(self, board: Board) -> bool:
+        """Whether a victim runs, so that the preemptor has to wait until it has stopped."""
         return not all(board.is_fresh(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def moves(self, victim: Victim) -> list[Held]:
@@ -35,14 +35,14 @@ def resolve_outcome(
 ) -> Outcome | None:
     """Restore the victims that can stay or move; None if the result is not acceptable."""
     board, policy = selection.board, selection.policy
-    newcomer = [move for move in board.moves(start) if move.placed]
+    preemptor_moves = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # The dearest first: what is found to be unneeded stays where it is.
+    # The costliest victims first: those that turn out to be unnecessary stay on their nodes.
     for gang, pods, victims in together(selection):
         mark = board.mark()
-        # Growth does not outlive its gang: the core, taken last, has been looked at before.
+        # Growth cannot stay without its gang: the core was selected last, so it has been handled before.
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None
@@ -65,12 +65,12 @@ def resolve_outcome(
     outcome.evicted.reverse()
     board.rewind(start)
     if not (outcome.evicted and outcome.moved and _needs_no_moves(selection, outcome, arrangement)):
-        _play(board, outcome, newcomer)
+        _play(board, outcome, preemptor_moves)
     return outcome
 
 
 def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
-    """Who would move although another replica of its role goes: that one stays instead, and it goes."""
+    """Evict a replica that would move instead of another replica of its role, which then stays."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *tied) = victim.pods
@@ -91,7 +91,7 @@ def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
 
 
 def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
-    """Whether the newcomer has room where those stood who are lost anyway; then it stands there."""
+    """Place the preemptor where the evicted pods were, without moves; return whether that was possible."""
     board, start = selection.board, selection.board.mark()
     _drop_lost(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):
@@ -102,7 +102,7 @@ def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: A
 
 
 def _is_whole_with(victim: Victim) -> bool:
-    """Growth does not outlive what it grew from: the rest of an optional group may have gone."""
+    """Whether the gang is whole with this victim: growth cannot stay without the rest of its group."""
     part = victim.pods[0][0]
     return victim.whole or victim.is_group or part.count > part.role.min
 
@@ -117,11 +117,11 @@ def _under_caps(selection: VictimSelection) -> bool:
     )
 
 
-def _play(board: Board, outcome: Outcome, newcomer: Sequence[Move]) -> None:
+def _play(board: Board, outcome: Outcome, preemptor_moves: Sequence[Move]) -> None:
     _drop_lost(board, outcome)
     for gang, part, pod, _ in outcome.moved:
         board.drop(gang, part, pod)
-    for move in newcomer:
+    for move in preemptor_moves:
         pod = move.pod
         board.put(move.gang, move.part, pod.index, Spot(move.node, pod.devices, pod.milli))
     for gang, part, pod, spot in outcome.moved:

@@ -1,6 +1,6 @@
 """The preemption policies: which workloads may be evicted for which, and how far.
 
-A law is made for one newcomer. It looks at the board as it stands, with what has been taken so far off it.
+A policy object serves one preemptor. It reads the current board, from which selected victims are removed.
 """
 
 import math
@@ -18,7 +18,7 @@ from scheduler.engine.preemption.victims import Victim
 
 
 def _are_alike(victims: Sequence[Victim]) -> bool:
-    """Of one queue, and of one size."""
+    """Return whether all victims are of one queue and of one size."""
     account, amounts = victims[0].gang.account, victims[0].amounts
     return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
 
@@ -42,14 +42,14 @@ class Reclaim(PreemptionPolicy):
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not memory_of(board.pool.fair_share)  # else it may be owed a turn
+        return not memory_of(board.pool.fair_share)  # with history, it may be due a turn
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
         self.deserved = over_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # as long as the side holds what it held
-        self._overdone = self._careful = False  # whether it ended, and may not end, beyond its due
+        self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # valid while the side's version is the same
+        self._overdone = self._careful = False  # whether its department exceeded its due, and must not
 
     def may_take_from_queue(self, account: QueueAccount) -> bool:
         sides = self.diverging_queues(account)
@@ -75,7 +75,7 @@ class Reclaim(PreemptionPolicy):
             return None
         own_queue, victim_queue = sides
         for kind, threshold, why in self._above(own_queue, victim_queue):
-            # What is growth of this gang goes before its core; the core is the last lump.
+            # Growth of the gang is evicted before its core; the core is the last victim.
             held = victim_queue.allocated[kind]
             if victim.amounts[kind] > 0 and held - victim.growth[kind] > threshold:
                 if why == "above_share" and (self.stays_in_quota[own_queue] or not self.turns.counts):
@@ -86,7 +86,7 @@ class Reclaim(PreemptionPolicy):
     def _is_its_turn(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, why: str, victim: Victim
     ) -> bool:
-        """Whether the past allows it, too, where history counts. Quota needs no turn."""
+        """Whether past usage allows the eviction, where history counts. Quota needs no turn."""
         amount = victim.amounts[self.turns.kind]
         if why == "above_share" and kind == self.turns.kind:
             return self.turns.may_give(own_queue, victim_queue, amount)
@@ -97,7 +97,7 @@ class Reclaim(PreemptionPolicy):
         return self.turns.owes(own_queue, victim_queue, amount) if divides or why == "turn" else True
 
     def _above(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> Iterator[tuple[int, int, str]]:
-        """The resources in which their side has more than it may keep, with the least it may keep."""
+        """Yield the resources that can be reclaimed from the victim queue, with threshold and rule."""
         if not self.deserved:
             if self.turns.may_owe(own_queue, victim_queue):
                 for kind in self.kinds:
@@ -145,7 +145,7 @@ class Reclaim(PreemptionPolicy):
         return (*self._turn(victim_queue), *(self._turn(account) if victim_queue is not account else ()))
 
     def _turn(self, account: QueueAccount) -> Key:
-        """The furthest beyond its due, the lowest rank, the most saturated, the newest."""
+        """Return the sort key of a queue: furthest beyond its share, lowest rank, most saturated, newest."""
         key = ("turn", self.requested)
         result: Key | None = account.cache.get(key)
         if result is None:
@@ -155,9 +155,9 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def standing(self, victims: Sequence[Victim]) -> Key:
-        """What takes a queue below its quota goes last; before, who is over fair share, then over quota.
+        """Return the worst stage of the victims' queues: over fair share, over quota, then below quota.
 
-        Of several, each counts as its queue then stands: with those before it gone.
+        Each victim is judged by its queue's allocation after the victims before it.
         """
         if len(victims) == 1 or _are_alike(victims):
             return self._standing_of(victims[0], len(victims))
@@ -168,9 +168,9 @@ class Reclaim(PreemptionPolicy):
             sides = self.diverging_queues(account)
             victim_queue = sides[1] if sides else account
             stages = []
-            for payer in (victim_queue, account) if account is not victim_queue else (victim_queue,):
-                left = remaining.setdefault(payer, list(payer.allocated))
-                stages.append(self._stage(payer, left))
+            for queue in (victim_queue, account) if account is not victim_queue else (victim_queue,):
+                left = remaining.setdefault(queue, list(queue.allocated))
+                stages.append(self._stage(queue, left))
                 for kind in self.kinds:
                     left[kind] -= victim.amounts[kind]
             left = remaining[victim_queue]
@@ -179,7 +179,7 @@ class Reclaim(PreemptionPolicy):
         return worst
 
     def _standing_of(self, victim: Victim, count: int) -> Key:
-        """Of so many like this one."""
+        """Return the standing of `count` victims that equal this one."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account
@@ -195,7 +195,7 @@ class Reclaim(PreemptionPolicy):
         return dips, stage, self._past(victim_queue), inside
 
     def _past(self, victim_queue: QueueAccount) -> float:
-        """Who used more pays first, where history counts; what is near is alike, and the cost decides."""
+        """Return the negative relative usage, rounded so that costs decide between similar queues."""
         return -round(victim_queue.past[self.turns.kind].used, 1) if victim_queue.past else 0.0
 
     def _beyond(self, account: QueueAccount) -> int:
@@ -207,13 +207,13 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def _stage(self, account: QueueAccount, held: Sequence[int]) -> int:
-        """Of a queue that holds so much: 0 over its fair share, 1 over its quota, 2 within it."""
+        """Return the stage of a queue with this allocation: 0 over share, 1 over quota, 2 within quota."""
         if any(held[kind] > account.deserved[kind] for kind in self.kinds):
             return 0
         return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
 
     def may_evict(self) -> bool:
-        """Within quota or fair share, or owed a turn by somebody."""
+        """Return whether the preemptor is within quota or fair share, or due a turn."""
         return self.deserved or (self.turns.on and any(map(self.may_take_from_queue, self.board.by_project)))
 
 
@@ -256,7 +256,7 @@ class Shrink(Reclaim):
     @classmethod
     def needs_share(cls, board: Board) -> bool:
         del board
-        return False  # it may swap its own growth
+        return False  # it may exchange its own growth
 
     @classmethod
     def finds_nothing_beyond_share(cls, board: Board, gang: Gang) -> bool:
@@ -264,7 +264,7 @@ class Shrink(Reclaim):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # Beyond its share a project may swap its own growth for the minimum, but hold no more than before.
+        # Beyond its share a project may exchange its own growth for the minimum, but must not hold more.
         project = gang.account
         held = [max(due, now) for due, now in zip(project.deserved, project.allocated, strict=True)]
         self.most = [min(limit, most) for limit, most in zip(project.limit, held, strict=True)]
@@ -296,7 +296,7 @@ class Shrink(Reclaim):
 
 
 class ShrinkForGrowth(Reclaim):
-    """Growth inside a fair share takes growth beyond another."""
+    """Growth within a fair share evicts growth beyond another."""
 
     kind = Kind.GROW
     takes_gangs = False
@@ -306,7 +306,7 @@ class ShrinkForGrowth(Reclaim):
 
 
 class Consolidate(PreemptionPolicy):
-    """Any preemptible pod may be moved, none may be lost."""
+    """Any preemptible pod may be moved, none may be evicted."""
 
     kind = Kind.CONSOLIDATE
 
@@ -321,7 +321,7 @@ class Consolidate(PreemptionPolicy):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # At every level: nobody is moved for what a sibling of its department may take back at once.
+        # At every level, so that no pod is moved for capacity that a sibling may reclaim at once.
         self.deserved = all(within(a.allocated, a.deserved, requested) for a in gang.account.path)
         settings = board.pool.consolidation
         self.most_moves = settings.max_moves
@@ -339,7 +339,7 @@ class Consolidate(PreemptionPolicy):
         return self.deserved
 
     def _min_runtime(self, account: QueueAccount) -> int:
-        """A move interrupts like any other: the longer of the two guarantees counts."""
+        """Return the longer of the two minimum runtimes, because a move interrupts the workload as well."""
         result = (step.queue.preempt_min_runtime for step in account.path)
         inside = next((s for s in result if s is not None), self.board.pool.preempt_min_runtime)
         return max(inside, super()._min_runtime(account))
@@ -348,6 +348,6 @@ class Consolidate(PreemptionPolicy):
         return (victim.lost_gpu_seconds, victim.amounts[0], *super().inside_key(victim))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """The fewest GPU-hours first, then the fewest moves."""
+        """Return lost GPU-seconds, then moves, then moved GPUs."""
         freed = sum(victim.amounts[0] for victim in victims)
         return (sum(victim.lost_gpu_seconds for victim in victims), len(victims), freed)

@@ -17,16 +17,16 @@ class PreemptionPolicy:
     kind: Kind
     takes_gangs = True
     takes_growth = True
-    moves_only = False  # nothing taken may be lost: all of it must stand again
-    silent = False  # whether its failure says nothing that others have not said
-    relieves: frozenset[Reason] = frozenset()  # bounds that taking below them can make room under
+    moves_only = False  # all victims must be placed again
+    silent = False  # its failures are not reported, because other policies have the better numbers
+    relieves: frozenset[Reason] = frozenset()  # bounds under which evictions can make room
     most_moves: int | None = None
     most_trials = NO_BOUND
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self.board, self.gang, self.requested = board, gang, requested
         self.kinds = [kind for kind in KINDS if requested[kind] > 0]
-        self.spares_fresh = False  # whether it leaves alone who will be guarded once it has started
+        self.spares_fresh = False  # also protect gangs that this cycle starts, if they have a minimum runtime
         self._seconds: dict[QueueAccount, int] = {}
         self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
         self.stays_in_quota = {
@@ -41,7 +41,7 @@ class PreemptionPolicy:
 
     @classmethod
     def finds_nothing_beyond_share(cls, board: Board, gang: Gang) -> bool:
-        """Whether for this gang, beyond its fair share, there is certainly nobody to take from."""
+        """Return whether there is certainly no victim for this gang, which is beyond its fair share."""
         del board, gang
         return False
 
@@ -54,11 +54,11 @@ class PreemptionPolicy:
         return (account for account in self.board.by_project if self.may_take_from_queue(account))
 
     def would_take_from(self, gang: Gang) -> bool:
-        """Whether this gang might give way, were nothing of its own in the way."""
+        """Return whether the gang could be a victim if it were preemptible and not protected."""
         return gang is not self.gang
 
     def may_take_from(self, gang: Gang) -> bool:
-        """Whether this gang could give way at all, its queue and its minimum runtime apart."""
+        """Return whether the gang could be a victim, its queue and minimum runtime aside."""
         return not gang.non_preemptible and self.would_take_from(gang)
 
     def rule(self, victim: Victim) -> str | None:
@@ -71,26 +71,33 @@ class PreemptionPolicy:
         return True
 
     def takes_more_inside(self) -> bool:
-        """Whether its department ended beyond its due; from now on it is kept there by taking inside."""
+        """Return whether to propose again, so that evictions inside the department keep it within its due."""
         return False
 
     def spares_more(self) -> bool:
-        """Whether somebody starts in this cycle whom a minimum runtime guards in the next.
+        """Return whether to propose again, sparing gangs that this cycle starts and that are protected in the
+        next.
 
-        It may be taken back as long as it has not started, but what it is taken for might be had otherwise:
-        from now on it is left alone, as the next cycle will have to.
+        Their start could still be withdrawn, but another selection may exist: from now on they are protected,
+        as in the next cycle.
         """
         changed = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
         self.spares_fresh = self.spares_fresh or changed
         return changed
 
     def queue_key(self, account: QueueAccount) -> Key:
-        """Which queue gives way first: the smallest. It changes with everything that is taken."""
+        """Return the sort key of a victim queue, the smallest first.
+
+        It changes with every selected victim.
+        """
         del account
         return ()
 
     def inside_key(self, victim: Victim) -> Key:
-        """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
+        """Return the sort key inside a queue: growth, optional groups, gangs.
+
+        Then priority, lost work and age.
+        """
         if victim.place is None:
             workload = victim.gang.workload
             victim.place = (
@@ -107,7 +114,7 @@ class PreemptionPolicy:
         return victim.place
 
     def standing(self, victims: Sequence[Victim]) -> Key:
-        """How those stand who would pay with these: the smallest pay first, however many it stops."""
+        """Return the standing of the victims' queues: the smallest comes first, however many it stops."""
         del victims
         return ()
 
@@ -117,13 +124,15 @@ class PreemptionPolicy:
         return None if ahead is None else ahead + self.inside_key(victim)
 
     def ahead(self, victim: Victim) -> Key | None:
-        """The part of its key that lumps of one queue may share."""
+        """Return the part of the key that victims of one queue may share; None if it is not allowed now."""
         if self.rule(victim) is None:
             return None
         return (*self.standing((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
+        """Return the cost of victims, queues aside: stopped workloads, the worst victim, their number, freed
+        GPUs.
+        """
         freed = sum([victim.amounts[0] for victim in victims])
         worst = max([self.inside_key(victim) for victim in victims])
         return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
@@ -133,11 +142,11 @@ class PreemptionPolicy:
         return True
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
-        """What a queue on the newcomer's path may hold when all is done."""
+        """Return the most that a queue of the preemptor may hold in the end."""
         return account.limit
 
     def threshold(self, side: QueueAccount, kind: int) -> int | None:
-        """What that side keeps at least before its last lump goes; None: nothing in particular."""
+        """Return what the side must still exceed before its last victim; None if there is no bound."""
         del side, kind
         return None
 
@@ -153,7 +162,7 @@ class PreemptionPolicy:
         return self._guarded_for(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
 
     def _guarded_for(self, gang: Gang) -> int:
-        """Seconds of its run."""
+        """Return the minimum runtime of the gang in seconds."""
         if gang.account not in self._seconds:
             self._seconds[gang.account] = self._min_runtime(gang.account)
         return self._seconds[gang.account]

@@ -28,15 +28,15 @@ from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victim_costs import OfferCache
 from scheduler.engine.preemption.victims import Victim
 
-MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machine gives up at the same place
+MOST_PROPOSALS = 24  # per preemptor and policy; counted, so that every machine gives up at the same point
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
     """Try a policy for all pending gangs in queue order.
 
-    Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
-    looked at again and the next one speaks. Nobody is served twice: who lost its new place to the next one
-    waits for another cycle, so that two can never take it from each other in turn.
+    The first gang of a pending group represents the group; once it is placed, the order is computed again and
+    the next gang follows. No gang is placed twice: one that loses its new place waits for the next cycle, so
+    that two gangs can never take a place from each other in turn.
     """
     done: set[str] = set()
     hopeful = {group for group in pending(board, choice) if not NEVER & group.reasons.keys()}
@@ -58,13 +58,13 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 
 
 def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]) -> bool:
-    """Whether nobody can be served, told without a trial; then everybody has been told why.
+    """Return whether no group can be helped, without trials; all of them are refused then.
 
-    As long as nobody is served the board is the same for all, and their order does not matter.
+    While no gang is placed, the board is the same for all groups and their order does not matter.
     """
     refusals = []
     for group in hopeful:
-        gang = group.gangs[group.at]  # nothing has happened since they were found pending
+        gang = group.gangs[group.at]  # still pending, because nothing has changed since
         obstacle = hopeless(board, gang, policy_type)
         if obstacle is None:
             return False
@@ -122,7 +122,7 @@ def _try_arrangements(
                 board.rewind(trial.start)
                 return None  # it fits without evictions: left to `allocate`
             if outcome is not None:
-                trial.waits = over_bounds_before and outcome.stops_somebody(board)
+                trial.waits = over_bounds_before and outcome.stops_running_pods(board)
                 written = evictions(selection, outcome, before)
                 trial.accept(policy.kind if written else Kind.START, _message(policy, outcome), written)
                 return None
@@ -132,7 +132,7 @@ def _try_arrangements(
 
 
 def _no_arrangement(board: Board, policy: PreemptionPolicy, budget: "_Budget") -> tuple[Reason, Numbers]:
-    """In sum it would have done, but not in any arrangement that was tried."""
+    """Return the refusal where the sums suffice but no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = totals(VictimSelection(board, policy), short.get("resource"))
@@ -142,7 +142,7 @@ def _no_arrangement(board: Board, policy: PreemptionPolicy, budget: "_Budget") -
 
 
 class _Budget:
-    """Trials are counted, not timed."""
+    """Number of proposals that may still be tried."""
 
     def __init__(self, total: int) -> None:
         self.total = self.left = total
@@ -184,8 +184,8 @@ def _proposals(
             if not propose_by_node(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
                 break
-            if one_may and not banned and sum(victim.whole for victim in selection.taken) > 1:
-                stopped = list(selection.taken)
+            if one_may and not banned and sum(victim.whole for victim in selection.selected) > 1:
+                stopped = list(selection.selected)
                 board.rewind(start)
                 yield from _alone(
                     board,
@@ -196,7 +196,7 @@ def _proposals(
                 selection = VictimSelection(board, policy)
                 propose_by_node(selection, arrangement, banned, offer_cache)
             yield selection
-            cleared = {board.nodes.index[pod.node] for victim in selection.taken for _, pod in victim.pods}
+            cleared = {board.nodes.index[pod.node] for victim in selection.selected for _, pod in victim.pods}
             board.rewind(start)
             if not cleared - banned:
                 break
@@ -207,8 +207,8 @@ def _proposals(
                 break
             board.attempt()
             selection = VictimSelection(board, policy)
-            taken = all(selection.take(victim) for victim in victims)
-            if taken and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
+            all_selected = all(selection.take(victim) for victim in victims)
+            if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
                 yield selection
             board.rewind(start)
     selection = VictimSelection(board, policy)

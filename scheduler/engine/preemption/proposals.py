@@ -16,8 +16,8 @@ from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victim_costs import Costs, OfferCache, full_cost
 from scheduler.engine.preemption.victims import Victim
 
-MOST_DOMAINS = 8  # of which it is found out what clearing them costs
-MOST_ALONE = 4  # who are looked at instead of several
+MOST_DOMAINS = 8  # domains for which the cost of clearing is computed
+MOST_SINGLE_VICTIMS = 4  # tried instead of several victims
 
 
 def propose_by_node(
@@ -29,8 +29,8 @@ def propose_by_node(
 ) -> bool:
     """Place the arrangement, clearing the cheapest node for each replica.
 
-    Until a node is cleared, every proposal for this way finds the board as the first did: what that one found
-    of nodes is `known` to the others.
+    Until a node is cleared, every proposal for this arrangement sees the same board, so node costs are shared
+    in `offer_cache`.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -63,7 +63,7 @@ def propose_by_node(
 def propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Domains in which all of it could stand together, and who would go there, the cheapest first."""
+    """Return domains that could hold the whole arrangement, with the victims there, the cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _to_clear(board, policy, arrangement, domain)
@@ -74,7 +74,7 @@ def propose_by_domain(
 
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
-    """Those in which the least is missing."""
+    """Return the domains in which the least capacity is missing."""
     scope = next(iter(arrangement[0].scopes), None)
     if (
         scope is None
@@ -98,7 +98,7 @@ def _to_clear(
 ) -> list[Victim]:
     start, selection = board.mark(), VictimSelection(board, policy)
     result = propose_by_node(selection, arrangement, board.topology.everywhere - domain, OfferCache(), domain)
-    victims = list(selection.taken) if result else []
+    victims = list(selection.selected) if result else []
     board.rewind(start)
     return victims
 
@@ -106,7 +106,7 @@ def _to_clear(
 def single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
-    """Whether anybody is large enough to make room for several replicas alone."""
+    """Return whether evicting one gang might make room for several replicas."""
     policy, requested = selection.policy, amounts_of(arrangement)
     if policy.moves_only or not policy.takes_gangs or sum(need.count for need in arrangement) < 2:
         return False
@@ -116,9 +116,10 @@ def single_victim_may_suffice(
 def cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Who would cost less than these, who stop together, and leaves room enough in sum; the cheapest first.
+    """Return single gangs that cost less than the `stopped` victims and free enough in sum, the cheapest
+    first.
 
-    Looking for room replica by replica does not see that one larger gang makes room for several.
+    Clearing nodes replica by replica cannot see that one larger gang makes room for several replicas.
     """
     policy, requested = selection.policy, amounts_of(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
@@ -128,14 +129,14 @@ def cheaper_single_victims(
             if all(_held(gang, kind) >= lack for kind, lack in zip(policy.kinds, missing, strict=True)):
                 priced += [
                     (full_cost(selection, (victim,)), victim)
-                    for victim in selection.lumps_of(gang)
+                    for victim in selection.victims_of(gang)
                     if victim.whole and policy.rule(victim) is not None
                 ]
     if not priced:
         return []
     most = full_cost(selection, stopped)
     priced.sort(key=lambda entry: entry[0])
-    return [victim for cost, victim in priced[:MOST_ALONE] if cost < most]
+    return [victim for cost, victim in priced[:MOST_SINGLE_VICTIMS] if cost < most]
 
 
 def _held(gang: Gang, kind: int) -> int:
@@ -159,7 +160,7 @@ def _under(selection: VictimSelection, account: QueueAccount, requested: Sequenc
 
 
 def _below(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim]:
-    return (victim for victim in selection.everything() if account in victim.gang.account.path)
+    return (victim for victim in selection.candidates() if account in victim.gang.account.path)
 
 
 def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
@@ -171,7 +172,7 @@ def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> I
     ordered_victims = (
         None
         if board.elastic or not selection.policy.moves_only
-        else iter(selection.ordered(selection.everything()))
+        else iter(selection.ordered(selection.candidates()))
     )
     while more:
         more = (
@@ -185,26 +186,26 @@ def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> I
             board.rewind(start)
         goal *= 2
     if selection.policy.moves_only and place_repacked(selection, arrangement):
-        selection.taken.sort(key=smallest_first)  # the last of them is put back first
+        selection.selected.sort(key=smallest_first)  # they are put back in reverse order
         yield
 
 
 def _take_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Whether there was so much to take."""
-    while len(selection.taken) < goal:
-        before = len(selection.taken)
-        for victim in selection.ordered(selection.everything()):
-            if len(selection.taken) >= goal:
+    """Select victims until there are `goal`; return False if there are not enough."""
+    while len(selection.selected) < goal:
+        before = len(selection.selected)
+        for victim in selection.ordered(selection.candidates()):
+            if len(selection.selected) >= goal:
                 break
             selection.take(victim)
-        if len(selection.taken) == before:
+        if len(selection.selected) == before:
             return False
     return True
 
 
 def _take_along(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """The same where what was taken changes nothing about those who are left."""
-    while len(selection.taken) < goal:
+    """Do the same where selected victims do not change the order of the others."""
+    while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:
             return False

@@ -8,17 +8,17 @@ from scheduler.engine.placement.spots import Horizon, pick
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Victim
 
-MOST_PODS = 200  # of more it is not tried: every one of them is placed once more
+MOST_PODS = 200  # repacking is not tried with more pods, because each of them is placed again
 
-Entry = tuple[Gang, BoardRole, int | None]  # a pod by its index; a replica of the newcomer has none yet
+Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas of the preemptor
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
     """Place the arrangement where repacking all victims leaves room for it.
 
-    A newcomer that is placed first takes the best room for itself, and who is larger may then find none.
+    If the preemptor were placed first, it would take the best room, and larger gangs might find none.
     """
-    if len(selection.taken) > MOST_PODS or any(need.scopes for need in arrangement):
+    if len(selection.selected) > MOST_PODS or any(need.scopes for need in arrangement):
         return False
     board, newcomer = selection.board, selection.policy.gang
     start, own = board.mark(), list[tuple[BoardRole, Spot]]()
@@ -41,7 +41,7 @@ def smallest_first(victim: Victim) -> tuple[int, int, int, str, int]:
 
 def _largest_first(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
     result: list[Entry] = [
-        (victim.gang, part, pod.index) for victim in selection.taken for part, pod in victim.pods
+        (victim.gang, part, pod.index) for victim in selection.selected for part, pod in victim.pods
     ]
     result += [(selection.policy.gang, need.part, None) for need in arrangement for _ in range(need.count)]
     result.sort(key=_size, reverse=True)

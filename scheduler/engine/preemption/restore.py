@@ -16,14 +16,17 @@ Moved = tuple[Gang, BoardRole, Pod, Spot]
 
 
 class Restorer:
-    """Puts one after the other back, and remembers how much of a kind the board has room for at most."""
+    """Puts victims back one by one, and remembers for how many replicas of a kind there is room."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board = selection.board
-        self._room: dict[Hashable, int] = {}  # it never becomes more: who is put back only takes
+        self._room: dict[Hashable, int] = {}  # it never increases: restored pods only take room
 
     def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-        """The pods that had to move; None: not all of them can be had, and the board is to be rewound."""
+        """Return the pods that had to move.
+
+        None if not all can be placed, and the caller must rewind the board.
+        """
         start = self._board.mark()
         moved = self._one_by_one(gang, pods)
         if moved is None and not gang.simple:
@@ -32,7 +35,7 @@ class Restorer:
         return moved
 
     def _one_by_one(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-        """Who can stay stays; the others follow."""
+        """Put back pods on their old nodes where possible, then place the others."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not put_back(board, gang, part, pod)]
         moved: list[Moved] = []
@@ -90,13 +93,13 @@ def _elsewhere(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spot | No
 
 
 def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """What was only going to start still starts at once, if it can; else it waits like who is moved."""
+    """Return the horizons to try: a pod that was to start in this cycle still starts at once if it can."""
     fresh = any(board.is_fresh(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
 
 def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-    """A gang of which nothing stands may go to another domain, all of it together."""
+    """Place a gang without remaining pods together, possibly in another domain."""
     if gang.standing:
         return None
     by_part: dict[BoardRole, list[Pod]] = {}
@@ -123,10 +126,13 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
 
 
 def together(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
-    """What was taken, the dearest first; a gang bound to one place of which nothing stands, in one go."""
+    """Return the selected victims, the costliest first.
+
+    Those of a gang that must move together as one entry.
+    """
     result: list[tuple[Gang, tuple[Held, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}
-    for victim in reversed(selection.taken):
+    for victim in reversed(selection.selected):
         gang = victim.gang
         if selection.policy.moves_only and not gang.simple and not gang.standing:
             if gang in bound:

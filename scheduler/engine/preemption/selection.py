@@ -14,14 +14,14 @@ class VictimSelection:
 
     def __init__(self, board: Board, policy: PreemptionPolicy) -> None:
         self.board, self.policy = board, policy
-        self.taken: list[Victim] = []
-        self.rules: dict[int, str] = {}  # by the lump's identity
+        self.selected: list[Victim] = []
+        self.rules: dict[int, str] = {}  # by the victim's identity
         self._whole: dict[str, Victim] = {}
         self._looked: dict[str, bool] = {}
         self._safe: dict[str, bool] = {}
 
-    def lumps_on(self, i: int) -> Iterator[Victim]:
-        """What could be taken to make room on this node, in no order."""
+    def victims_on(self, i: int) -> Iterator[Victim]:
+        """Yield possible victims with pods on this node, in no particular order."""
         on_node = self.board.on_node[i].values()
         if self.policy.moves_only:
             for move in on_node:
@@ -39,7 +39,7 @@ class VictimSelection:
             if self.policy.takes_gangs and not self.is_protected(gang):
                 yield self._all_of(gang)
 
-    def lumps_of(self, gang: Gang) -> Iterator[Victim]:
+    def victims_of(self, gang: Gang) -> Iterator[Victim]:
         if not self._is_open(gang):
             return
         if self.policy.takes_growth and gang.may_grow:
@@ -56,7 +56,7 @@ class VictimSelection:
             result = self._whole[gang.name] = whole(self.board, gang)
         return result
 
-    def everything(self) -> Iterator[Victim]:
+    def candidates(self) -> Iterator[Victim]:
         """Yield all victims that could be taken."""
         for account, gangs in self.board.by_project.items():
             if self._may_look_at(account):
@@ -67,7 +67,7 @@ class VictimSelection:
                                 for pod in part.live.values():
                                     yield single(self.board, gang, part, pod)
                     else:
-                        yield from self.lumps_of(gang)
+                        yield from self.victims_of(gang)
 
     def nodes_in_reach(self) -> set[int]:
         """Return the nodes with pods of possible victims."""
@@ -83,7 +83,7 @@ class VictimSelection:
         }
 
     def ordered(self, victims: Iterable[Victim]) -> list[Victim]:
-        """Those the law allows to be taken now, who gives way first in front."""
+        """Return the victims that the policy allows now, in the order of eviction."""
         policy = self.policy
         allowed = [(key, victim) for victim in victims if (key := policy.key(victim)) is not None]
         allowed.sort(key=_by_key)
@@ -99,7 +99,7 @@ class VictimSelection:
         self._whole.pop(victim.gang.name, None)
         self._looked.clear()
         self.rules[id(victim)] = rule
-        self.taken.append(victim)
+        self.selected.append(victim)
         return True
 
     def is_available(self, victim: Victim) -> bool:
@@ -116,10 +116,10 @@ class VictimSelection:
 
     def forget(self, count: int) -> None:
         """Forget all but the first `count` victims after the board was rewound."""
-        for victim in self.taken[count:]:
+        for victim in self.selected[count:]:
             self._whole.pop(victim.gang.name, None)
         self._looked.clear()
-        del self.taken[count:]
+        del self.selected[count:]
 
     def is_protected(self, gang: Gang) -> bool:
         result = self._safe.get(gang.name)
@@ -128,7 +128,7 @@ class VictimSelection:
         return result
 
     def _at_hand(self, gang: Gang) -> bool:
-        """Who was served by moving others in this cycle, or was moved, is left alone until the next."""
+        """Return whether the gang may be a victim: preemptors and moved gangs of this cycle may not."""
         return gang is not self.policy.gang and gang.name not in self.board.cycle.excluded
 
     def _may_look_at(self, account: QueueAccount) -> bool:

@@ -15,14 +15,14 @@ from scheduler.engine.preemption.policy import Key
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Victim
 
-# How the payer stands; what clearing costs, queues apart; the node; who goes.
+# Standing of the victim queue; cost of clearing, queues aside; the node; its victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
-Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the payer's name
+Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
 
 
 @dataclass(slots=True)
 class OfferCache:
-    """Node offers of the first proposal, shared with the next ones."""
+    """Offers of the first proposal, shared with the next ones."""
 
     offers: Offers | None = None
 
@@ -30,8 +30,8 @@ class OfferCache:
 class Costs:
     """Nodes by the cost of clearing them, in one heap per victim queue.
 
-    What is taken changes how queues compare, but not how the nodes that one queue pays for do: so only
-    the queues are compared again, and a node is looked at again when its payer has come down to its share.
+    Selected victims change the order of queues, but not the order of nodes within one queue: so only the
+    queues are compared again, and a node is priced again when its victim queue has come down to its share.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Costs:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """`known`: what was found before of nodes on this board, as it stands now."""
+        """Price the nodes, or use the offers in `offer_cache`, which are for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -50,7 +50,7 @@ class Costs:
         if offer_cache is not None:
             self._share(offer_cache, banned)
         self._queues: list[tuple[Key, str]] = []
-        self._listed: dict[str, Key] = {}  # for how much each stands there; what else is there is old
+        self._listed: dict[str, Key] = {}  # current cost of each queue; other heap entries are stale
         for name in self._offers:
             self._list(name)
 
@@ -70,7 +70,7 @@ class Costs:
                 continue
             now = self._cost(name)
             if now > cost:
-                self._listed[name] = now  # it has become dearer meanwhile
+                self._listed[name] = now  # it costs more by now
                 heapreplace(self._queues, (now, name))
                 continue
             heappop(offers)
@@ -89,32 +89,32 @@ class Costs:
                 self._look_at(i)
 
     def _share(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
-        """Less is open to later proposals, never more."""
+        """Share offers with later proposals, which never have more nodes to choose from."""
         if offer_cache.offers is None:
             offer_cache.offers = {
-                name: (payer, list(offers)) for name, (payer, offers) in self._offers.items()
+                name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
             }
             return
-        for name, (payer, offers) in offer_cache.offers.items():
+        for name, (queue, offers) in offer_cache.offers.items():
             left = [offer for offer in offers if offer[2] not in banned]
             if left:
                 heapify(left)
-                self._offers[name] = payer, left
+                self._offers[name] = queue, left
 
     def _look_at(self, i: int) -> str | None:
-        """Who would pay for clearing it, with the offer noted; None: it cannot be cleared."""
+        """Price a node; return the name of its victim queue, or None if it cannot be cleared."""
         result = cheapest_on(self.selection, self.part, i)
         if result is None:
             return None
-        payer, policy = self._payer(result), self.selection.policy
-        if payer.name not in self._offers:
-            self._offers[payer.name] = (payer, [])
-        heappush(self._offers[payer.name][1], (policy.standing(result), policy.cost(result), i, result))
-        return payer.name
+        queue, policy = self._victim_queue(result), self.selection.policy
+        if queue.name not in self._offers:
+            self._offers[queue.name] = (queue, [])
+        heappush(self._offers[queue.name][1], (policy.standing(result), policy.cost(result), i, result))
+        return queue.name
 
-    def _payer(self, victims: Sequence[Victim]) -> QueueAccount:
-        payers = {victim.gang.account: None for victim in victims}
-        return next(iter(payers)) if len(payers) == 1 else max(payers, key=self.selection.policy.queue_key)
+    def _victim_queue(self, victims: Sequence[Victim]) -> QueueAccount:
+        queues = {victim.gang.account: None for victim in victims}
+        return next(iter(queues)) if len(queues) == 1 else max(queues, key=self.selection.policy.queue_key)
 
     def _look_again(self, i: int) -> None:
         name = self._look_at(i)
@@ -122,7 +122,7 @@ class Costs:
             self._list(name)
 
     def _list(self, name: str) -> None:
-        """Unless it stands in the heap for as little already."""
+        """Put a queue into the heap, unless it is there at the same or a lower cost."""
         if not self._offers[name][1]:
             self._listed.pop(name, None)
             return
@@ -132,23 +132,23 @@ class Costs:
             heappush(self._queues, (cost, name))
 
     def _offer_again(self, name: str, offer: Offer) -> None:
-        """Its payer has come down meanwhile: others who stand there may have to pay before it."""
+        """Price a node again after the standing of its victim queue changed."""
         _, _, i, victims = offer
-        payers = {victim.gang.account for victim in victims}
-        if any(move.gang.account not in payers for move in self.board.on_node[i].values()):
+        queues = {victim.gang.account for victim in victims}
+        if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
             self._look_again(i)
         else:
             heappush(self._offers[name][1], offer)
 
     def _cost(self, name: str) -> Key:
-        """How the payer stands, the workloads stopped, then which queue, then the rest."""
-        payer, offers = self._offers[name]
+        """Return the sort key of a queue's best offer: standing, stopped workloads, queue, other costs."""
+        queue, offers = self._offers[name]
         standing, cost, i, _ = offers[0]
-        return (*standing, cost[0], *self.selection.policy.queue_key(payer), *cost[1:], i)
+        return (*standing, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
     def _clear(self, i: int, victims: Sequence[Victim]) -> Spot | None:
         board, selection = self.board, self.selection
-        start, count = board.mark(), len(selection.taken)
+        start, count = board.mark(), len(selection.selected)
         if all(selection.take(victim) for victim in victims) and takes(
             board.nodes, i, self.part, Horizon.LEAVING
         ):
@@ -166,7 +166,7 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None
-    ordered = [victim for victim in selection.ordered(selection.lumps_on(i)) if room.gains(victim)]
+    ordered = [victim for victim in selection.ordered(selection.victims_on(i)) if room.gains(victim)]
     sets: list[list[Victim]] = []
     lacking = room.lacking
     alone = next(
@@ -190,13 +190,12 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
 
 
 def _in_turn(selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """The same, if it can be: who comes down to its share on the way lets others above theirs pay on."""
+    """Select victims one by one, so that a queue that is down to its share is followed by the next one."""
     chosen: list[Victim] = []
     left = list(ordered)
     while left and not room.suffices(chosen):
-        victim = min(
-            left, key=lambda victim: selection.policy.standing([*chosen, victim])
-        )  # of equals the first in order
+        # Of equal victims, `min` returns the first in order.
+        victim = min(left, key=lambda victim: selection.policy.standing([*chosen, victim]))
         left.remove(victim)
         if not _clash(victim, chosen):
             chosen.append(victim)
@@ -204,14 +203,14 @@ def _in_turn(selection: VictimSelection, room: "_Room", ordered: Sequence[Victim
 
 
 def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
-    """How the payers stand, the workloads stopped, then which queue, then the rest."""
+    """Return the sort key of a set of victims: standing, stopped workloads, queue, other costs."""
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
     return (*selection.policy.standing(victims), cost[0], *queue, *cost[1:])
 
 
 def _clash(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """A gang is taken once; of growth, no more than it can spare."""
+    """Return whether the victim overlaps with those chosen, or takes more growth than the gang can spare."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -220,7 +219,7 @@ def _clash(victim: Victim, chosen: Sequence[Victim]) -> bool:
         return True
     pods = {id(pod) for _, pod in victim.pods}
     if any(id(pod) in pods for other in same for _, pod in other.pods):
-        return True  # what follows several of them
+        return True  # followers of several victims
     part = victim.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 
@@ -234,7 +233,7 @@ def _pruned(room: "_Room", chosen: list[Victim]) -> list[Victim]:
 
 
 class _Room:
-    """What one node would have free if some lumps went, for one kind of replica."""
+    """Free capacity of one node for one kind of replica if victims were evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
@@ -244,7 +243,7 @@ class _Room:
         self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]  # of its GPUs, at least
 
     def gains(self, victim: Victim) -> bool:
-        """Whether it frees anything here that a replica asks for."""
+        """Return whether the victim frees a resource here that a replica requests."""
         request = self.part.request
         for part, pod in victim.pods:
             if pod.node == self.node:
@@ -258,7 +257,7 @@ class _Room:
     def suffices(self, victims: Sequence[Victim]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
         if sum([victim.amounts[0] for victim in victims]) < self.lacking:
-            return False  # not even if all of it were here
+            return False  # not even if all victims ran on this node
         cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
         freed: dict[int, int] = {}
         for victim in victims:

@@ -20,12 +20,12 @@ Held = tuple[BoardRole, Pod]
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """Pods of one gang that go together: a growth replica, an optional child, or all that is left."""
+    """Pods of one gang that are evicted together: a growth replica, an optional child, or the rest."""
 
     gang: Gang
     pods: tuple[Held, ...]
     whole: bool  # the gang stops
-    growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could have been taken before its core
+    growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could be evicted before its core
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # when that was counted
@@ -33,7 +33,7 @@ class Victim:
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
-    place: tuple[float | int | str, ...] | None = field(init=False, default=None)  # among its queue's lumps
+    place: tuple[float | int | str, ...] | None = field(init=False, default=None)  # cached `inside_key`
 
     def __post_init__(self) -> None:
         if len(self.pods) == 1:
@@ -53,9 +53,9 @@ class Victim:
 
 def whole(board: Board, gang: Gang) -> Victim:
     """Return all pods of the gang as one victim."""
-    result = gang.all_of_it
+    result = gang.whole_victim
     if not isinstance(result, Victim) or result.at != board.now:
-        result = gang.all_of_it = _whole(board, gang)
+        result = gang.whole_victim = _whole(board, gang)
     return result
 
 
@@ -71,14 +71,14 @@ def _whole(board: Board, gang: Gang) -> Victim:
 
 
 def single(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Victim:
-    """One pod on its own: a growth replica, or a pod to be moved."""
+    """Return one pod as a victim: a growth replica, or a pod to be moved."""
     return Victim(
         gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_gpu_seconds_of(gang, pod, board.now)
     )
 
 
 def growth(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield what the gang can lose and stay complete, newest replicas first."""
+    """Yield victims without which the gang stays complete, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             tied = _followers(gang, part)
@@ -95,7 +95,7 @@ def growth(board: Board, gang: Gang) -> Iterator[Victim]:
 
 
 def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
-    """What roles that follow this one may not keep when it has one replica less."""
+    """Return the replicas of following roles that must go when the leader has one replica less."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
@@ -105,7 +105,7 @@ def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
 
 
 def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Children that run although the group does not need them."""
+    """Yield children that run although the group does not need them."""
     running = [child for child in section.children if any(part.live for part in leaves(child))]
     spare = sum(child.is_whole for child in section.children) > section.need
     for child in reversed(running):

@@ -7,80 +7,80 @@ from berth.core.amounts import MILLI
 from berth.core.words import amount, figure
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
-Call = Callable[[str], str]  # what the reader may be told a queue is called
+DisplayName = Callable[[str], str]  # the name of a queue, or a placeholder if the reader may not see it
 
 
-def sentences(division: Division, queue: str, called: Call = str) -> list[str]:
-    """From what it asks for to what it gets; the amounts that are given add up to the share."""
+def sentences(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
+    """Explain a queue's share, from its request to the result; the granted amounts add up to the share."""
     mine = division.of(queue)
-    assert mine is not None, "who asks is one of those who divide"
-    return list(_Story(division, mine, called).lines())
+    assert mine is not None, "the queue takes part in the division"
+    return list(_Explanation(division, mine, display_name).lines())
 
 
-class _Story:
-    def __init__(self, division: Division, mine: QueueInput, called: Call) -> None:
-        self.division, self.mine, self.called = division, mine, called
+class _Explanation:
+    def __init__(self, division: Division, mine: QueueInput, display_name: DisplayName) -> None:
+        self.division, self.mine, self.display_name = division, mine, display_name
 
     def lines(self) -> Iterator[str]:
         mine = self.mine
-        yield self._asked()
+        yield self._request()
         if mine.wanted > 0:
             yield from self._within_quota()
-            if mine.wanted > sum(self._of(each).taken for each in self._rounds("quota")):
-                yield from self._beyond_quota()
-        yield f"Fair share: {self._told(mine.share)}."
+            if mine.wanted > sum(self._own(each).granted for each in self._rounds("quota")):
+                yield from self._over_quota()
+        yield f"Fair share: {self._amount(mine.share)}."
 
-    def _told(self, value: Fraction | int | None) -> str:
-        """Of an offer thousandths, rounded down: what is told was never more than what there was."""
+    def _amount(self, value: Fraction | int | None) -> str:
+        """Format an amount, rounded down so that no sentence shows more than there was."""
         return amount(self.division.resource, value if value is None else int(value))
 
-    def _asked(self) -> str:
+    def _request(self) -> str:
         mine = self.mine
-        asked = f"It holds and asks for {self._told(mine.requested)} in all"
+        request = f"Total request (allocated and pending): {self._amount(mine.requested)}"
         if mine.wanted >= mine.requested:
-            return f"{asked}."
-        allowed = self._told(mine.wanted)
+            return f"{request}."
+        allowed = self._amount(mine.wanted)
         if mine.limit is not None and mine.limit == mine.wanted:
-            return f"{asked}; its limit allows {allowed}."
+            return f"{request}; its limit allows {allowed}."
         if not mine.over_quota and mine.quota == mine.wanted:
-            return f"{asked}; it may not go beyond its quota of {allowed}."
-        return f"{asked}; what it and its projects may hold allows {allowed}."
+            return f"{request}; it may not borrow beyond its quota of {allowed}."
+        return f"{request}; its limits and those of its projects allow {allowed}."
 
     def _within_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("quota")
         if mine.quota == 0:
             yield "It has no quota."
             return
-        quota = "unlimited" if mine.quota is None else self._told(mine.quota)
+        quota = "unlimited" if mine.quota is None else self._amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
-        got = sum(self._of(each).taken for each in rounds)
-        if got == goal and mine.wanted <= goal:
-            yield f"Its quota is {quota}: all that it asks for is within it."
-        elif got == goal:
-            yield f"Its quota is {quota}: within it, it gets {self._told(goal)}."
+        granted = sum(self._own(each).granted for each in rounds)
+        if granted == goal and mine.wanted <= goal:
+            yield f"Its quota is {quota} and covers the whole request."
+        elif granted == goal:
+            yield f"Its quota is {quota} and fully available."
         elif not rounds:
-            yield f"Its quota is {quota}, but those of a higher rank leave nothing for rank {mine.rank}."
+            yield f"Its quota is {quota}, but queues of higher rank leave nothing for rank {mine.rank}."
         else:
-            yield f"Its quota is {quota}, but quotas of rank {mine.rank} are oversold: {self._scarce()}."
+            yield f"Its quota is {quota}, but quotas of rank {mine.rank} are oversold: {self._oversold()}."
             yield from self._each(rounds, "quota")
 
-    def _scarce(self) -> str:
-        same = [each for each in self.division.brought if each.rank == self.mine.rank]
+    def _oversold(self) -> str:
+        same = [each for each in self.division.inputs if each.rank == self.mine.rank]
         due = sum(each.wanted if each.quota is None else min(each.quota, each.wanted) for each in same)
         left = self._rounds("quota")[0].left
-        return f"they ask for {self._told(due)} within quota, and {self._told(left)} can be given to them"
+        return f"{self._amount(due)} requested within quota, {self._amount(left)} available"
 
-    def _beyond_quota(self) -> Iterator[str]:
+    def _over_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("over_quota")
         if rounds:
             yield from self._each(rounds, "quota" if self.division.by_quota else "weight")
         elif mine.weight == 0 and self.division.by_quota:
-            yield "Weights are switched off: without a quota it has no part in what quotas leave over."
+            yield "Weights are disabled: a queue without quota gets nothing beyond quotas."
         elif mine.weight == 0:
-            yield "Its weight is 0: it has no part in what quotas leave over."
+            yield "Its weight is 0: it gets nothing beyond its quota."
         else:
-            above = any(each.rank > mine.rank for each in self.division.brought)
-            yield f"Quotas{' and higher ranks' if above else ''} leave nothing over for it."
+            above = any(each.rank > mine.rank for each in self.division.inputs)
+            yield f"Quotas{' and higher ranks' if above else ''} leave nothing to borrow."
 
     def _each(self, rounds: list[Round], by: str) -> Iterator[str]:
         for number, each in enumerate(rounds):
@@ -89,60 +89,63 @@ class _Story:
             else:
                 yield self._offer(each, by, first=number == 0)
 
-    def _offer(self, found: Round, by: str, *, first: bool) -> str:
-        mine = self._of(found)
-        line = (
-            f"{self._told(found.left)} {'' if first else 'still '}left to divide by {by}{self._rank(found)}"
-        )
-        if len(found.offers) == 1:
-            return f"{line}, and nobody else asks: it takes {self._told(mine.taken)}."
-        line = f"{line}: its part of {self._part(mine)} is {self._told(mine.offered)}"
-        if mine.taken == mine.needed:
-            return f"{line}, and it needs no more than {self._told(mine.taken)}."
-        if any(each.taken == each.needed for each in found.offers):
-            return f"{line}; those who need less than their part take that first."
-        whole = mine.taken == mine.offered
-        return f"{line}." if whole else f"{line}, in whole units {self._told(mine.taken)}."
+    def _offer(self, round_: Round, by: str, *, first: bool) -> str:
+        mine = self._own(round_)
+        left = f"{'Left' if first else 'Then left'} to divide by {by}{self._rank(round_)}"
+        line = f"{left}: {self._amount(round_.left)}."
+        if len(round_.offers) == 1:
+            return f"{line} No other queue requests more: it gets {self._amount(mine.granted)}."
+        line = f"{line} Its portion of {self._portion(mine)} is {self._amount(mine.offered)}"
+        if mine.granted == mine.needed:
+            return f"{line}; it needs only {self._amount(mine.granted)}."
+        if any(each.granted == each.needed for each in round_.offers):
+            return f"{line}. Queues that need less than their portion are served first."
+        whole = mine.granted == mine.offered
+        return f"{line}." if whole else f"{line}, rounded down to {self._amount(mine.granted)}."
 
-    def _part(self, mine: Offer) -> str:
-        """20 %, or with a history: 50 %, made 40 % by its past use of 0.7 (K 0.5),"""
+    def _portion(self, mine: Offer) -> str:
+        """Return the portion in percent, with history before and after the adjustment for usage."""
         if mine.part == mine.plain:
             return _percent(mine.part)
         used, k = figure(float(self.mine.usage)), figure(float(self.division.k))
-        return f"{_percent(mine.plain)}, made {_percent(mine.part)} by its past use of {used} (K {k}),"
+        adjusted = f"adjusted to {_percent(mine.part)} for its decayed usage of {used} (K {k})"
+        return f"{_percent(mine.plain)}, {adjusted},"
 
-    def _rank(self, found: Round) -> str:
-        ranks = {each.rank for each in self.division.brought}
-        return f" in rank {found.rank}" if len(ranks) > 1 else ""
+    def _rank(self, round_: Round) -> str:
+        ranks = {each.rank for each in self.division.inputs}
+        return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
-    def _remainder(self, found: Round) -> str:
-        """To whom the left-over units go, and why to them."""
-        mine = self._of(found)
-        got = f"it gets {self._told(mine.taken)}" if mine.taken else "it gets none of that"
-        cut = f"{self._told(mine.offered) if mine.offered else 'nothing'} of its part was cut off"
-        return f"{self._told(found.left)} left over by rounding: {cut}, {self._why(found, mine)}; {got}."
+    def _remainder(self, round_: Round) -> str:
+        """Explain which queues get the units that are left after rounding down."""
+        mine = self._own(round_)
+        result = f"it gets {self._amount(mine.granted)}" if mine.granted else "it gets none"
+        remainder = self._amount(mine.offered) if mine.offered else "0"
+        return (
+            f"Left after rounding: {self._amount(round_.left)}. "
+            f"Its remainder is {remainder}{self._comparison(round_, mine)}: {result}."
+        )
 
-    def _why(self, found: Round, mine: Offer) -> str:
-        served = [each for each in found.offers if each.taken]
-        others = [each for each in (served if not mine.taken else found.offers) if each is not mine]
-        if mine.taken:
-            unserved = [each for each in others if not each.taken]
+    def _comparison(self, round_: Round, mine: Offer) -> str:
+        served = [each for each in round_.offers if each.granted]
+        others = [each for each in (round_.offers if mine.granted else served) if each is not mine]
+        if mine.granted:
+            unserved = [each for each in others if not each.granted]
             if not unserved:
-                return "and its turn comes"
+                return ""
             rival = unserved[0]
-            verb = "more than" if mine.offered > rival.offered else "as much as"
+            relation = "more than" if mine.offered > rival.offered else "as much as"
         else:
             rival = served[-1]
-            verb = "less than" if mine.offered < rival.offered else "as much as"
-        return f"{verb} of {self.called(rival.queue)}'s{self._tie(mine, rival)}"
+            relation = "less than" if mine.offered < rival.offered else "as much as"
+        return f", {relation} {self.display_name(rival.queue)}'s{self._tie(mine, rival)}"
 
     def _tie(self, mine: Offer, rival: Offer) -> str:
         if mine.offered != rival.offered:
-            return f" ({self._told(rival.offered)})"
-        first, second = (mine, rival) if mine.taken else (rival, mine)
-        ages = [found.created for each in (first, second) if (found := self.division.of(each.queue))]
-        why = "is the older" if ages[0] != ages[1] else "comes first by name"
-        return f", but {'it' if first is mine else self.called(first.queue)} {why}"
+            return f" ({self._amount(rival.offered)})"
+        first, second = (mine, rival) if mine.granted else (rival, mine)
+        ages = [queue.created for each in (first, second) if (queue := self.division.of(each.queue))]
+        why = "is older" if ages[0] != ages[1] else "comes first by name"
+        return f", but {'it' if first is mine else self.display_name(first.queue)} {why}"
 
     def _rounds(self, phase: str) -> list[Round]:
         name = self.mine.queue
@@ -152,8 +155,8 @@ class _Story:
             if each.within == phase and any(offer.queue == name for offer in each.offers)
         ]
 
-    def _of(self, found: Round) -> Offer:
-        return next(each for each in found.offers if each.queue == self.mine.queue)
+    def _own(self, round_: Round) -> Offer:
+        return next(each for each in round_.offers if each.queue == self.mine.queue)
 
 
 def _percent(part: Fraction) -> str:

@@ -146,7 +146,7 @@ def _round(division: Division, found: Round, offer: Offer) -> dict[str, Any]:
         "weighted_share": float(offer.part),
         "weighted_share_without_usage": float(offer.plain),
         "offered": _units(division, float(offer.offered)),
-        "granted": _units(division, offer.taken),
+        "granted": _units(division, offer.granted),
     }
 
 
