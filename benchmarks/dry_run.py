@@ -70,10 +70,10 @@ def _measured(live: int) -> list[dict[str, Any]]:
 
 def _asked_first(client: Any, role: dict[str, int]) -> int:
     """By a process that knows nothing yet."""
-    from scheduler.reports.what_if import what_if_cache as asked_before
+    from scheduler.reports.what_if import what_if_cache
 
-    asked_before._kept = asked_before.Learnt()
-    asked_before.SPECS._specs.clear()
+    what_if_cache._shared = what_if_cache.WhatIfCache()
+    what_if_cache.SPECS._specs.clear()
     return _asked(client, role)
 
 

@@ -70,7 +70,7 @@ def inside(live: int) -> dict[str, Any]:
     from scheduler.loop.decide import decide_pools
     from scheduler.loop.observe.specs import SpecCache
     from scheduler.loop.observe.view import observe
-    from scheduler.reports.queues.queue_standings import keep_standings
+    from scheduler.reports.queues.queue_standings import store_standings
 
     call_command("migrate", verbosity=0)
     stage(live)
@@ -89,7 +89,7 @@ def inside(live: int) -> dict[str, Any]:
 
     before = asked()
     seen = observe(NOON, SpecCache())
-    keep_standings(seen, decide_pools(seen.snapshot).queues)
+    store_standings(seen, decide_pools(seen.snapshot).queues)
     after = asked()
     names = ("before_the_first_cycle", "from_what_it_wrote")
     return {"live": live} | {

@@ -21,11 +21,11 @@ from berth.server.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import render
-from scheduler.reports.fair_share.trace import UNITS, whole_story
+from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import Replayed, replay
 from scheduler.reports.visibility import EVERYTHING
 
-MOST_DIFFERENCES = 20  # told at once; all of them: `berth replay`
+MOST_DIFFERENCES = 20  # shown on the page; `berth replay` lists all
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",
@@ -35,7 +35,7 @@ KINDS = {
 }
 MOST_STEPS = 200
 PLAN = ("For", "By", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
-SIDE = ("Queue", "Quota", "Fair share", "Held before", "Held after", "Past use")
+SIDE = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 
 
 @admin.register(Eviction)
@@ -47,7 +47,7 @@ class EvictionAdmin(ReadOnly):
         "preemptor_workload",
         "pool_name",
         "gpus",
-        "lost",
+        "lost_work",
         "rule",
     )
     list_display_links = ("at", "victim_workload")
@@ -67,17 +67,17 @@ class EvictionAdmin(ReadOnly):
     readonly_fields = (
         "in_words",
         "gpus",
-        "lost",
+        "lost_work",
         "victim",
         "preemptor",
         "refused",
-        "pods_told",
+        "pod_names",
         "the_cycle",
         "all_numbers",
     )
     fieldsets = (
         (
-            "What happened",
+            "Eviction",
             {
                 "fields": (
                     "in_words",
@@ -86,15 +86,15 @@ class EvictionAdmin(ReadOnly):
                     "pool_name",
                     "gpus",
                     "entire_workload",
-                    "pods_told",
-                    "lost",
+                    "pod_names",
+                    "lost_work",
                     "the_cycle",
                 )
             },
         ),
         ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
-        ("Why it was allowed", {"fields": ("rule", "refused")}),
+        ("Reason", {"fields": ("rule", "refused")}),
         ("As stored", {"fields": ("all_numbers",), "classes": ("collapse",)}),
     )
 
@@ -106,15 +106,15 @@ class EvictionAdmin(ReadOnly):
     def what(self, row: Eviction) -> tuple[str, str]:
         return row.kind, spoken(row.kind)
 
-    @display(description="Gave way")
+    @display(description="Evicted")
     def victim_workload(self, row: Eviction) -> str:
         return f"{row.project_name}/{row.workload_name}"
 
-    @display(description="For")
+    @display(description="Preempted by")
     def preemptor_workload(self, row: Eviction) -> str:
-        return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "nobody"
+        return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "none"
 
-    @display(description="In words")
+    @display(description="Summary")
     def in_words(self, row: Eviction) -> SafeString:
         each = render(EVERYTHING, [row])[0]
         return format_html(
@@ -125,30 +125,30 @@ class EvictionAdmin(ReadOnly):
     def gpus(self, row: Eviction) -> str:
         return thousandths(row.gpu_milli)
 
-    @display(description="Work lost", ordering="lost_gpu_seconds")
-    def lost(self, row: Eviction) -> str:
+    @display(description="Lost work", ordering="lost_gpu_seconds")
+    def lost_work(self, row: Eviction) -> str:
         return gpu_hours(row.lost_gpu_seconds)
 
-    @display(description="Its queues, in GPUs")
+    @display(description="Queues (GPUs)")
     def victim(self, row: Eviction) -> SafeString:
         return _standings(row, "victim")
 
-    @display(description="Its queues, in GPUs")
+    @display(description="Queues (GPUs)")
     def preemptor(self, row: Eviction) -> SafeString:
         return _standings(row, "preemptor")
 
     @display(description="Alternatives considered")
     def refused(self, row: Eviction) -> SafeString:
-        return table(("Because",), [(each,) for each in row.numbers.get("refused") or []])
+        return table(("Reason",), [(each,) for each in row.numbers.get("refused") or []])
 
     @display(description="Pods")
-    def pods_told(self, row: Eviction) -> str:
+    def pod_names(self, row: Eviction) -> str:
         return ", ".join(f"{pod['role']}-{pod['index']}" for pod in row.pods if isinstance(pod, dict))
 
     @display(description="Cycle")
     def the_cycle(self, row: Eviction) -> str:
         if row.cycle is None or not Cycle.objects.filter(pk=row.cycle).exists():
-            return "not kept any more"
+            return "no longer stored"
         address = reverse("admin:scheduler_cycle_change", args=[row.cycle])
         return format_html('<a href="{}">cycle {}</a>', address, row.cycle)
 
@@ -181,38 +181,38 @@ class CycleAdmin(ReadOnly):
     )  # fmt: skip
     fieldsets = (
         (
-            "When and why",
+            "Cycle",
             {"fields": ("at", "trigger", "epoch", "took", "observe_ms", "decide_ms", "commit_ms")},
         ),
-        ("What it saw", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
-        ("What it did", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_steps")}),
+        ("Snapshot", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
+        ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_steps")}),
         ("The plan as stored", {"fields": ("the_plan",), "classes": ("collapse",)}),
     )
 
     actions_detail = ("decide_again",)
 
-    @action(description="Decide it again", url_path="decide-again")
+    @action(description="Replay cycle", url_path="decide-again")
     def decide_again(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
-        """By the engine as it is now, on what was seen then; nothing is stored."""
+        """Run the present engine on the stored snapshot; nothing is stored."""
         address = reverse("admin:scheduler_cycle_change", args=[object_id])
         if not self.has_view_permission(request):
             raise PermissionDenied
         try:
-            found = replay(get_object_or_404(Cycle, pk=object_id))
+            result = replay(get_object_or_404(Cycle, pk=object_id))
         except Conflict as error:
             messages.error(request, error.detail)
             return redirect(address)
-        if found.identical:
-            messages.success(request, found.summary)
+        if result.identical:
+            messages.success(request, result.summary)
         else:
-            messages.warning(request, _differences(found))
+            messages.warning(request, _differences(result))
         return redirect(address)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
         rows: QuerySet[Cycle] = super().get_queryset(request)
         return rows.defer("snapshot", "plan")
 
-    @display(description="Took", ordering="decide_ms")
+    @display(description="Duration", ordering="decide_ms")
     def took(self, row: Cycle) -> str:
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
@@ -220,15 +220,15 @@ class CycleAdmin(ReadOnly):
     def the_steps(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
         steps = [(bundle, step) for bundle in bundles for step in bundle.get("steps", ())]
-        told = table(PLAN, [_step(bundle, step) for bundle, step in steps[:MOST_STEPS]])
+        rows = table(PLAN, [_step(bundle, step) for bundle, step in steps[:MOST_STEPS]])
         left = len(steps) - MOST_STEPS
-        return told if left <= 0 else format_html("{}<p>{} more, as stored.</p>", told, left)
+        return rows if left <= 0 else format_html("{}<p>{} more in the stored plan.</p>", rows, left)
 
     @display(description="As stored")
     def the_plan(self, row: Cycle) -> SafeString:
         return pretty(row.plan)
 
-    @display(description="Found broken, and scheduled around")
+    @display(description="Inconsistencies")
     def the_notes(self, row: Cycle) -> SafeString:
         return table(("Note",), [(note,) for note in row.notes])
 
@@ -255,14 +255,14 @@ class ReservationAdmin(ReadOnly):
 
 @admin.register(QueueStanding)
 class StandingAdmin(ReadOnly):
-    list_display = ("owner", "pool", "gpu_share", "gpu_held", "gpu_asked", "at")
+    list_display = ("owner", "pool", "gpu_share", "gpu_held", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
     list_select_related = ("pool", "project", "department")
-    readonly_fields = ("owner", "gpu_share", "gpu_held", "gpu_asked", "how")
+    readonly_fields = ("owner", "gpu_share", "gpu_held", "gpu_requested", "how")
     fieldsets = (
-        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_held", "gpu_asked")}),
-        ("How the share came about", {"fields": ("how",)}),
+        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_held", "gpu_requested")}),
+        ("Fair share", {"fields": ("how",)}),
     )
 
     @display(description="Queue")
@@ -273,21 +273,23 @@ class StandingAdmin(ReadOnly):
     def gpu_share(self, row: QueueStanding) -> str:
         return thousandths(row.share[0])
 
-    @display(description="Held, GPUs")
+    @display(description="Allocated, GPUs")
     def gpu_held(self, row: QueueStanding) -> str:
         return thousandths(row.allocated[0])
 
-    @display(description="Asked, GPUs")
-    def gpu_asked(self, row: QueueStanding) -> str:
+    @display(description="Requested, GPUs")
+    def gpu_requested(self, row: QueueStanding) -> str:
         return thousandths(row.requested[0])
 
-    @display(description="As things stand now")
+    @display(description="Explanation")
     def how(self, row: QueueStanding) -> SafeString:
         owner = row.project or row.department
-        assert owner is not None, "a standing is of somebody"
+        assert owner is not None, "a standing belongs to a queue"
         kind = "department" if row.project is None else "project"
-        own = [each for each in whole_story(owner, row.pool) if each.kind == kind]
-        return table(("Of", ""), [(UNITS[each.resource], line) for each in own for line in each.explanation])
+        own = [each for each in full_share_trace(owner, row.pool) if each.kind == kind]
+        return table(
+            ("Resource", ""), [(UNITS[each.resource], line) for each in own for line in each.explanation]
+        )
 
 
 @admin.register(Usage)
@@ -317,11 +319,11 @@ class UsageHourAdmin(ReadOnly):
         return gpu_hours(row.gpu_milli_seconds / 1000)
 
 
-def _differences(found: Replayed) -> SafeString:
-    shown = found.differences[:MOST_DIFFERENCES]
-    more = found.differing - len(shown)
+def _differences(result: Replayed) -> SafeString:
+    shown = result.differences[:MOST_DIFFERENCES]
+    more = result.differing - len(shown)
     lines = [*shown, *([f"and {more} more"] if more else [])]
-    return format_html("{}{}", found.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
+    return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
 def _standings(row: Eviction, side: str) -> SafeString:

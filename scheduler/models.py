@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 
 class Cycle(models.Model):
-    """One pass of the loop: what it saw, what it decided, how long each step took (milliseconds)."""
+    """One pass of the loop: its snapshot, its decisions and the duration of each step in milliseconds."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     epoch = models.BigIntegerField(help_text="The leader's fencing number.")
@@ -21,15 +21,15 @@ class Cycle(models.Model):
     pending = models.PositiveIntegerField(default=0)
     bundles = models.PositiveIntegerField(default=0)
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Bundles that the applier found outdated.")
+    stale = models.PositiveIntegerField(default=0, help_text="Bundles dropped as outdated.")
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
-    engine = models.CharField(max_length=64, blank=True, help_text="Which engine decided.")
+    engine = models.CharField(max_length=64, blank=True, help_text="Version of the engine.")
     snapshot = models.BinaryField(
-        null=True, help_text="What it saw and what it decided, all of it; zlib; kept for a while."
+        null=True, help_text="Snapshot and plan, compressed; deleted after the retention time."
     )
     plan = models.JSONField(null=True)
-    notes = models.JSONField(default=list, help_text="What was found broken and scheduled around.")
+    notes = models.JSONField(default=list, help_text="Inconsistencies that were scheduled around.")
 
     class Meta:
         ordering = ["-id"]
@@ -40,7 +40,7 @@ class Cycle(models.Model):
 
 
 class Allocation(models.Model):
-    """What one live pod holds of its node. Ends (`released_at`) when the pod's processes are gone."""
+    """Resources of its node that one live pod holds; released when the pod's processes have ended."""
 
     pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
@@ -92,7 +92,7 @@ class DeviceClaim(models.Model):
 
 
 class Reservation(models.Model):
-    """A place promised to one replica whose room is not free yet."""
+    """Capacity reserved for one replica that cannot start yet."""
 
     workload = models.ForeignKey("projects.Workload", on_delete=models.CASCADE, related_name="reservations")
     role = models.CharField(max_length=63)
@@ -114,7 +114,7 @@ class Reservation(models.Model):
 class Eviction(models.Model):
     """Audit row of one eviction: victim, preemptor and rule. Rows are append-only.
 
-    Ids and names are copied: the audit outlives the workloads it tells of.
+    Ids and names are copied, because audit rows outlive the workloads.
     """
 
     KINDS = [(k, k) for k in ("shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain")]
@@ -136,7 +136,7 @@ class Eviction(models.Model):
     preemptor_project_name = models.CharField(max_length=63, blank=True)
     rule = models.TextField(help_text="The rule that allowed it, with its numbers.")
     numbers = models.JSONField(
-        default=dict, help_text="Quota, share, allocated and use of both sides; alternatives."
+        default=dict, help_text="Quota, share, allocation and usage of both sides; alternatives."
     )
     pods = models.JSONField(default=list)
     entire_workload = models.BooleanField(default=True)
@@ -168,8 +168,8 @@ class Usage(models.Model):
     project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="+")
     used = ArrayField(models.FloatField(), size=3)
     parent = ArrayField(models.FloatField(), size=3)
-    held = ArrayField(models.BigIntegerField(), size=3, help_text="What it holds since settled_at.")
-    rate = ArrayField(models.FloatField(), size=3, help_text="What is charged per second since settled_at.")
+    held = ArrayField(models.BigIntegerField(), size=3, help_text="Allocation since settled_at.")
+    rate = ArrayField(models.FloatField(), size=3, help_text="Charged per second since settled_at.")
     parent_rate = ArrayField(models.FloatField(), size=3)
     settled_at = models.DateTimeField()
 
@@ -186,7 +186,7 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """A ledger as it stood once: what a sliding window has to forget is known from there."""
+    """A ledger at an earlier time, from which a sliding window computes what to subtract."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -198,9 +198,9 @@ class UsagePoint(models.Model):
 
 
 class UsageHour(models.Model):
-    """What one person's work in one project held of one pool in one hour, once it was given back.
+    """Released allocations of one user in one project and pool during one hour.
 
-    Ids and names are copied: what was used is known after the project, person and pool are gone.
+    Ids and names are copied, because the rows outlive the project, user and pool.
     """
 
     hour = models.DateTimeField()
@@ -227,7 +227,7 @@ class UsageHour(models.Model):
 
 
 class QueueStanding(models.Model):
-    """Quota, share, use and demand of one queue in one pool as the last cycle saw them (for people)."""
+    """Share, allocation, requests and usage of one queue in one pool in the last cycle, for display."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="standings")
     department = models.ForeignKey(
@@ -252,15 +252,16 @@ class QueueStanding(models.Model):
 
 
 class PodUse(models.Model):
-    """What a pod's processes used when they were measured last; what it holds stands in its allocation."""
+    """The last measurement of a pod's processes and devices."""
 
     pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
     cpu_seconds = models.FloatField(help_text="Since the pod started.")
-    cpu_milli = models.PositiveIntegerField(help_text="Since it was measured before.")
+    cpu_milli = models.PositiveIntegerField(help_text="Since the previous measurement.")
     memory_mib = models.PositiveIntegerField()
     devices = models.JSONField(
-        default=list, help_text="Of each device it holds: busy thousandths and MiB taken; null: not told."
+        default=list,
+        help_text="For each device: utilization in thousandths and MiB in use; null: not measured.",
     )
     busy_at = models.DateTimeField(
         null=True, help_text="When its GPUs were last not idle, or first measured; null: not measured."
@@ -268,17 +269,17 @@ class PodUse(models.Model):
 
 
 class NodeUse(models.Model):
-    """What a node's GPUs did when they were measured last. A node without a row was never measured."""
+    """The last measurement of a node's GPUs. A node without a row was never measured."""
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
-    devices = models.JSONField(help_text="Of each of its devices, as of a pod's.")
+    devices = models.JSONField(help_text="For each device, as in PodUse.")
 
 
 class UsePoint(models.Model):
-    """What a pod used in one minute or one hour, as sums over the seconds that were measured of it.
+    """Utilization of a pod in one minute or hour, as sums over the measured seconds.
 
-    A device is busy for each of its holders by as much of it as they hold.
+    Each holder of a shared device is charged its utilization in proportion to the part it holds.
     """
 
     pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")
@@ -286,10 +287,10 @@ class UsePoint(models.Model):
     at = models.DateTimeField(help_text="When the minute or hour began.")
     seconds = models.FloatField()
     cpu_milli_seconds = models.FloatField()
-    memory_mib = models.PositiveIntegerField(help_text="The most there was.")
-    gpu_milli_seconds = models.FloatField(help_text="Of what it holds, as far as it was measured.")
+    memory_mib = models.PositiveIntegerField(help_text="Maximum.")
+    gpu_milli_seconds = models.FloatField(help_text="Measured part of its allocation.")
     gpu_busy_milli_seconds = models.FloatField()
-    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="The most there was on its devices.")
+    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="Maximum over its devices.")
 
     class Meta:
         constraints = [models.UniqueConstraint(name="use_point_once", fields=["pod", "step", "at"])]

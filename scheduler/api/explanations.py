@@ -15,7 +15,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.schemas import BlockerAnswer, PhaseWord
 from scheduler.api import evictions
-from scheduler.reports.explanations.workload import explain, how_shares_come_about
+from scheduler.reports.explanations.workload import explain, with_share_explanations
 
 
 class WaitedAnswer(Answer):
@@ -53,7 +53,7 @@ class Explain(ApiView):
         workload = selectors.find_workload(self.acting, workload_id)
         found = explain(self.acting, workload)
         told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields}
-        told["queue"] = how_shares_come_about(self.acting, workload, found.queue)
+        told["queue"] = with_share_explanations(self.acting, workload, found.queue)
         told["pending_history"] = [
             WaitedAnswer(reason=each.reason, since=each.since, until=each.until)
             for each in found.pending_history

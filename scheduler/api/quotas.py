@@ -18,7 +18,7 @@ from projects.api.quotas import views as quota_views
 from projects.api.quotas.schemas import DraftBody, OwnerKind, Warned
 from projects.models import Department, Project
 from projects.services.quotas.documents import read_draft
-from scheduler.reports.fair_share.trace import share_story
+from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.what_if.quota_preview import oddities, preview
 
 
@@ -149,7 +149,7 @@ class ShareTrace(ApiView):
         owner, where = self.owner(name), pool_named(pool)
         trace = [
             ShareTraceEntry(**{key: getattr(each, key) for key in ShareTraceEntry.model_fields})
-            for each in share_story(acting=self.acting, owner=owner, pool=where)
+            for each in share_trace(acting=self.acting, owner=owner, pool=where)
         ]
         return Response(ShareAnswer(pool=where.name, trace=trace))
 

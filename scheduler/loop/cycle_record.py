@@ -20,9 +20,9 @@ from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.snapshot_codec import Texts
 from scheduler.loop.snapshots import pack
 from scheduler.models import Cycle
-from scheduler.reports.explanations.pool_readiness import told
+from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import Explanations
-from scheduler.reports.queues.queue_standings import keep_standings, settle_use
+from scheduler.reports.queues.queue_standings import settle_usage, store_standings
 
 RECORD_EVERY = timedelta(seconds=60)  # for cycles in which nothing happened
 
@@ -107,10 +107,10 @@ def _record(
     with fenced(context.held):
         explained, written = 0, False
         if newest:
-            refusals = told(plan.refusals, view.opening)
+            refusals = with_pool_readiness(plan.refusals, view.opening)
             explained = memory.explanations.write(view, refusals, record.pk, foreseen)
-            keep_standings(view, plan.queues)
-            settle_use(view.at)
+            store_standings(view, plan.queues)
+            settle_usage(view.at)
         all_notes = (*plan.notes, *notes)
         changed = bool(plan.bundles or explained or all_notes != memory.notes)
         due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY

@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("devices", models.JSONField(help_text="Of each of its devices, as of a pod's.")),
+                ("devices", models.JSONField(help_text="For each device, as in PodUse.")),
             ],
         ),
         migrations.CreateModel(
@@ -46,13 +46,13 @@ class Migration(migrations.Migration):
                 ),
                 ("at", models.DateTimeField()),
                 ("cpu_seconds", models.FloatField(help_text="Since the pod started.")),
-                ("cpu_milli", models.PositiveIntegerField(help_text="Since it was measured before.")),
+                ("cpu_milli", models.PositiveIntegerField(help_text="Since the previous measurement.")),
                 ("memory_mib", models.PositiveIntegerField()),
                 (
                     "devices",
                     models.JSONField(
                         default=list,
-                        help_text="Of each device it holds: busy thousandths and MiB taken; null: not told.",
+                        help_text="For each device: utilization in thousandths and MiB in use; null: not measured.",
                     ),
                 ),
                 (
@@ -91,24 +91,22 @@ class Migration(migrations.Migration):
                 ("applied", models.PositiveIntegerField(default=0)),
                 (
                     "stale",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Bundles that the applier found outdated."
-                    ),
+                    models.PositiveIntegerField(default=0, help_text="Bundles dropped as outdated."),
                 ),
                 ("evictions", models.PositiveIntegerField(default=0)),
                 ("trials", models.PositiveIntegerField(default=0)),
-                ("engine", models.CharField(blank=True, help_text="Which engine decided.", max_length=64)),
+                ("engine", models.CharField(blank=True, help_text="Version of the engine.", max_length=64)),
                 (
                     "snapshot",
                     models.BinaryField(
-                        help_text="What it saw and what it decided, all of it; zlib; kept for a while.",
+                        help_text="Snapshot and plan, compressed; deleted after the retention time.",
                         null=True,
                     ),
                 ),
                 ("plan", models.JSONField(null=True)),
                 (
                     "notes",
-                    models.JSONField(default=list, help_text="What was found broken and scheduled around."),
+                    models.JSONField(default=list, help_text="Inconsistencies that were scheduled around."),
                 ),
             ],
             options={
@@ -277,7 +275,8 @@ class Migration(migrations.Migration):
                 (
                     "numbers",
                     models.JSONField(
-                        default=dict, help_text="Quota, share, allocated and use of both sides; alternatives."
+                        default=dict,
+                        help_text="Quota, share, allocation and usage of both sides; alternatives.",
                     ),
                 ),
                 ("pods", models.JSONField(default=list)),
@@ -417,7 +416,7 @@ class Migration(migrations.Migration):
                     "held",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="What it holds since settled_at.",
+                        help_text="Allocation since settled_at.",
                         size=3,
                     ),
                 ),
@@ -425,7 +424,7 @@ class Migration(migrations.Migration):
                     "rate",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.FloatField(),
-                        help_text="What is charged per second since settled_at.",
+                        help_text="Charged per second since settled_at.",
                         size=3,
                     ),
                 ),
@@ -553,15 +552,15 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(help_text="When the minute or hour began.")),
                 ("seconds", models.FloatField()),
                 ("cpu_milli_seconds", models.FloatField()),
-                ("memory_mib", models.PositiveIntegerField(help_text="The most there was.")),
+                ("memory_mib", models.PositiveIntegerField(help_text="Maximum.")),
                 (
                     "gpu_milli_seconds",
-                    models.FloatField(help_text="Of what it holds, as far as it was measured."),
+                    models.FloatField(help_text="Measured part of its allocation."),
                 ),
                 ("gpu_busy_milli_seconds", models.FloatField()),
                 (
                     "gpu_memory_mib",
-                    models.PositiveIntegerField(help_text="The most there was on its devices.", null=True),
+                    models.PositiveIntegerField(help_text="Maximum over its devices.", null=True),
                 ),
                 (
                     "pod",

@@ -14,7 +14,7 @@ EVERY_LEVEL_UP_TO = 16
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """`nodes` have exactly so many `gpus` free; `replicas` that want so many each would start together."""
+    """`nodes` nodes have exactly `gpus` GPUs free; `replicas` replicas of that size would fit together."""
 
     gpus: int
     nodes: int
@@ -23,7 +23,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """Whole devices of nodes that take work, neither held nor promised; `parts`: what others have free."""
+    """Free devices of ready nodes: `whole` ones, and the milli-GPU of partly free ones in `parts`."""
 
     levels: tuple[Level, ...]
     nodes: int
@@ -32,7 +32,7 @@ class Fragmentation:
 
     @property
     def biggest(self) -> Level | None:
-        """Of the gangs whose replicas want as many GPUs as any node still has."""
+        """The level with the most free GPUs per node."""
         fitting = [level for level in self.levels if level.gpus and level.replicas]
         return fitting[-1] if fitting else None
 
@@ -41,9 +41,9 @@ def fragmentation_of(pool: NodePool) -> Fragmentation:
     sizes = dict(Node.objects.filter(pool=pool, state=NodeState.READY).values_list("pk", "gpus"))
     held: dict[tuple[int, int], int] = defaultdict(int)
     here = {"node__pool": pool, "node__state": NodeState.READY}
-    taken = Allocation.objects.filter(released_at=None, **here)
-    promised = Reservation.objects.filter(**here)
-    for rows in (taken, promised):
+    allocations = Allocation.objects.filter(released_at=None, **here)
+    reservations = Reservation.objects.filter(**here)
+    for rows in (allocations, reservations):
         for node_id, devices, milli in rows.values_list("node_id", "devices", "gpu_milli").order_by("pk"):
             for device in devices:
                 held[node_id, device] += milli
@@ -53,7 +53,7 @@ def fragmentation_of(pool: NodePool) -> Fragmentation:
 
 
 def fragmentation(free: Sequence[int], most: int, parts: int = 0) -> Fragmentation:
-    """`free`: so many whole devices of each node; `most`: of the largest."""
+    """Return the fragmentation for the number of free devices of each node; the largest node has `most`."""
     levels = [
         Level(gpus, sum(has == gpus for has in free), sum(has // gpus for has in free) if gpus else 0)
         for gpus in _levels(free, most)
@@ -62,7 +62,7 @@ def fragmentation(free: Sequence[int], most: int, parts: int = 0) -> Fragmentati
 
 
 def _levels(free: Iterable[int], most: int) -> list[int]:
-    """All of them, or, on large nodes, those that occur and the powers of two."""
+    """Return all levels, or for large nodes those that occur and the powers of two."""
     if most <= EVERY_LEVEL_UP_TO:
         return list(range(most + 1))
     powers = {1 << bit for bit in range(most.bit_length()) if 1 << bit <= most}

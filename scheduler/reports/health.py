@@ -10,7 +10,7 @@ from scheduler.reports.invariants import NAME, check
 
 
 def health(now: datetime) -> dict[str, Any]:
-    """`wake`: seconds since the leader last renewed its lease, which every tick does that is due."""
+    """Return the health document; `wake` has the seconds since the leader last renewed its lease."""
     lease = Lease.objects.filter(name=NAME).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {
@@ -37,7 +37,7 @@ def health(now: datetime) -> dict[str, Any]:
             "evictions": cycle.evictions,
             "notes": cycle.notes,
         },
-        "invariants": [{"name": law.name, "ok": law.ok, "detail": law.detail} for law in check(now)],
+        "invariants": [{"name": each.name, "ok": each.ok, "detail": each.detail} for each in check(now)],
         "pending": Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).count(),
         "wake": None
         if lease is None

@@ -1,6 +1,6 @@
 """Check the scheduling invariants on live rows.
 
-They start from what is live, not from all that ever was: somebody may ask every few seconds.
+The queries read live rows only, because monitoring may run them every few seconds.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,6 @@ from django.db import connection
 from berth.db.models import Lease
 
 NAME = "scheduler"
-# What was bound before a limit was edited may stand above it: only what came later is held against it.
 HALF_STARTED_FOR = timedelta(minutes=5)
 
 OVERSOLD_DEVICES = """
@@ -61,6 +60,7 @@ HALF_STARTED = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
+# Allocations from before a limit was edited may exceed it; only later ones count.
 BEYOND_LIMITS = """
     SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
@@ -98,51 +98,59 @@ class Invariant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Law:
+class _Check:
     name: str
     query: str
-    tell: Callable[[tuple[Any, ...]], str]
+    describe: Callable[[tuple[Any, ...]], str]
 
 
-LAWS = (
-    _Law(
+CHECKS = (
+    _Check(
         "no_device_oversold",
         OVERSOLD_DEVICES,
-        lambda r: f"device {r[1]} of {r[0]} is sold to {r[2]} thousandths",
+        lambda r: f"device {r[1]} of {r[0]} has {r[2]} thousandths allocated",
     ),
-    _Law(
+    _Check(
         "no_node_oversold",
         OVERSOLD_NODES,
-        lambda r: f"{r[0]} gives {r[1]} milli-CPU, {r[2]} MiB, {r[3]} pods",
+        lambda r: f"{r[0]} has {r[1]} milli-CPU, {r[2]} MiB and {r[3]} pods allocated",
     ),
-    _Law("allocations_match_live_pods", UNMATCHED, lambda r: f"pod {r[0]} is {r[1]}"),
-    _Law("claims_match_allocations", UNCLAIMED, lambda r: f"pod {r[0]} holds {r[1]} devices, claims {r[2]}"),
-    _Law("live_pods_have_placed_workloads", HOMELESS, lambda r: f"{r[0]} is {r[1]}, a pod of it {r[2]}"),
-    _Law("no_gang_half_started", HALF_STARTED, lambda r: f"{r[0]} has been starting since {r[1]:%H:%M:%S}"),
-    _Law(
+    _Check("allocations_match_live_pods", UNMATCHED, lambda r: f"pod {r[0]} is {r[1]}"),
+    _Check(
+        "claims_match_allocations", UNCLAIMED, lambda r: f"pod {r[0]} holds {r[1]} devices, claims {r[2]}"
+    ),
+    _Check(
+        "live_pods_have_placed_workloads",
+        HOMELESS,
+        lambda r: f"{r[0]} is {r[1]}, but has a pod that is {r[2]}",
+    ),
+    _Check("no_gang_half_started", HALF_STARTED, lambda r: f"{r[0]} has been starting since {r[1]:%H:%M:%S}"),
+    _Check(
         "project_and_department_limits_hold",
         BEYOND_LIMITS,
-        lambda r: f"{r[0]} holds {r[3]} of {r[2]} in {r[1]}",
+        lambda r: f"{r[0]} has {r[3]} milli-GPU allocated in {r[1]}, its limit is {r[2]}",
     ),
-    _Law("holdings_are_counted_right", NAMED_WRONG, lambda r: f"{r[0]} is said to hold {r[1]}"),
+    _Check(
+        "holdings_are_counted_right", NAMED_WRONG, lambda r: f"{r[0]} has a wrong sum of {r[1]} milli-GPU"
+    ),
 )
 
 
 def check(now: datetime) -> list[Invariant]:
-    found = [_leader(now)]
+    results = [_leader(now)]
     with connection.cursor() as cursor:
-        for law in LAWS:
-            cursor.execute(law.query, {"half_started": now - HALF_STARTED_FOR})
-            broken = [law.tell(row) for row in cursor.fetchmany(5)]
-            found.append(Invariant(law.name, not broken, "; ".join(broken)))
-    return found
+        for each in CHECKS:
+            cursor.execute(each.query, {"half_started": now - HALF_STARTED_FOR})
+            broken = [each.describe(row) for row in cursor.fetchmany(5)]
+            results.append(Invariant(each.name, not broken, "; ".join(broken)))
+    return results
 
 
 def _leader(now: datetime) -> Invariant:
-    """One row holds the lead, so there is never a second; but there should be one."""
+    """Check that there is a leader. There cannot be two, because the lease is one row."""
     lease = Lease.objects.filter(name=NAME).first()
     if lease is None or not lease.holder:
-        return Invariant("one_leader", False, "nobody leads")
+        return Invariant("one_leader", False, "no scheduler holds the lease")
     ok = lease.expires_at > now
-    late = "" if ok else f", but its lease ran out {(now - lease.expires_at).total_seconds():.0f} s ago"
+    late = "" if ok else f", but its lease expired {(now - lease.expires_at).total_seconds():.0f} s ago"
     return Invariant("one_leader", ok, f"{lease.holder} in epoch {lease.epoch}{late}")

@@ -1,4 +1,4 @@
-"""Decide a stored cycle again and compare the plans."""
+"""Replay a stored cycle and compare the plans."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from scheduler.loop.snapshots import load_snapshot, plan_document
 from scheduler.models import Cycle
 
 MOST_DIFFERENCES = 200
-NOT_KEPT = "What this cycle saw is not kept (any more): see how long snapshots are kept."
+NO_SNAPSHOT = "The snapshot of this cycle is not stored. Snapshots are deleted after the retention time."
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """`differences` are sentences, at most so many; `differing` counts them all."""
+    """Result of a replay. `differences` has at most MOST_DIFFERENCES sentences; `differing` counts all."""
 
     cycle: int
     identical: bool
@@ -32,24 +32,24 @@ class Replayed:
 
     @property
     def summary(self) -> str:
-        then, now = self.recorded_engine_version or "an engine that left no mark", self.engine_version
-        engine = "by the same engine" if then == now else f"by another engine: {then} then, {now} now"
-        did = f"{counted(self.bundles, 'bundle')}, {self.waiting} waiting"
+        then, now = self.recorded_engine_version or "an unknown version", self.engine_version
+        engine = "with the same engine version" if then == now else f"with engine {now} instead of {then}"
+        result = f"{counted(self.bundles, 'bundle')}, {self.waiting} pending"
         if self.identical:
-            return f"Cycle {self.cycle} is decided the same again ({did}), {engine}."
-        return f"Cycle {self.cycle} is decided otherwise in {counted(self.differing, 'place')}, {engine}."
+            return f"Replay of cycle {self.cycle} gives the same plan ({result}), {engine}."
+        return f"Replay of cycle {self.cycle} differs in {counted(self.differing, 'place')}, {engine}."
 
 
 def replay(cycle: Cycle) -> Replayed:
-    """Raises Conflict where there is nothing to decide upon any more."""
+    """Decide on the stored snapshot of a cycle again. Raises Conflict if it is not stored or unreadable."""
     try:
-        found = load_snapshot(cycle)
+        stored = load_snapshot(cycle)
     except Unreadable as error:
-        raise Conflict(f"This engine does not read what that cycle saw: {error}") from None
-    if found is None:
-        raise Conflict(NOT_KEPT)
-    again = plan_document(decide_pools(found.snapshot))
-    differences = list(_differences(found.decided, again))
+        raise Conflict(f"This engine version cannot read the snapshot of the cycle: {error}") from None
+    if stored is None:
+        raise Conflict(NO_SNAPSHOT)
+    again = plan_document(decide_pools(stored.snapshot))
+    differences = list(_differences(stored.decided, again))
     return Replayed(
         cycle=cycle.pk,
         identical=not differences,
@@ -75,7 +75,7 @@ def _differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundles(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Each on its own, wherever in the plan; the order counts only where all are the same."""
+    """Yield differing bundles, wherever they are in the plan; the order matters only if all are equal."""
     left = list(now)
     for bundle in then:
         if bundle in left:
@@ -85,7 +85,7 @@ def _bundles(then: list[Document], now: list[Document]) -> Iterator[str]:
     for bundle in left:
         yield f"now only: {_bundle(bundle)}"
     if then != now and sorted(map(str, then)) == sorted(map(str, now)):
-        yield "the same is done, in another order"
+        yield "the same bundles in a different order"
 
 
 def _bundle(bundle: Document) -> str:
@@ -96,9 +96,9 @@ def _bundle(bundle: Document) -> str:
     return f"{bundle['kind']} for {bundle['workload']} on {bundle['pool']}: {places}{tail}"
 
 
-def _waits(found: list[Any] | None) -> str:
-    if found is None:
-        return "does not wait"
-    position, *reasons = found
+def _waits(entry: list[Any] | None) -> str:
+    if entry is None:
+        return "is not pending"
+    position, *reasons = entry
     where = "is unschedulable" if position is None else f"has queue position {position}"
     return f"{where} ({', '.join(reasons)})"

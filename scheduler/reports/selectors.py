@@ -10,7 +10,7 @@ from scheduler.models import Cycle, Eviction, QueueStanding
 
 
 def evictions(acting: Acting) -> QuerySet[Eviction]:
-    """Those in which a visible project gave way, or was the one for whom."""
+    """Return evictions whose victim or preemptor is in a project that the person may see."""
     rows = Eviction.objects.order_by("-id")
     if is_platform_admin(acting):
         return rows
@@ -19,18 +19,18 @@ def evictions(acting: Acting) -> QuerySet[Eviction]:
 
 
 def of_workload(acting: Acting, text: str) -> Q:
-    """Of who gave way, by id or name; of strangers' work no name can be guessed."""
+    """Filter by the victim's id or name, if the person may see its project."""
     return _seen(acting, "project_id", _named(text, "workload_id", "workload_name"))
 
 
 def for_workload(acting: Acting, text: str) -> Q:
-    """By the id or name of whom it was for, or the name of its project, which both sides are told."""
-    found = _seen(acting, "preemptor_project_id", _named(text, "preemptor_id", "preemptor_name"))
-    return found | Q(preemptor_project_name=text)
+    """Filter by the preemptor's id or name, or by the name of its project, which both sides may see."""
+    visible = _seen(acting, "preemptor_project_id", _named(text, "preemptor_id", "preemptor_name"))
+    return visible | Q(preemptor_project_name=text)
 
 
 def cycles(acting: Acting) -> QuerySet[Cycle]:
-    """A cycle shows every tenant's plans: for platform admins only."""
+    """Return cycles for platform admins only, because they show the plans of all tenants."""
     return Cycle.objects.order_by("-id") if is_platform_admin(acting) else Cycle.objects.none()
 
 
@@ -48,7 +48,7 @@ def _named(text: str, of_id: str, name: str) -> Q:
         return Q(**{name: text})
 
 
-def _seen(acting: Acting, column: str, found: Q) -> Q:
+def _seen(acting: Acting, column: str, condition: Q) -> Q:
     if is_platform_admin(acting):
-        return found
-    return found & Q(**{f"{column}__in": visible_projects(acting).values("pk")})
+        return condition
+    return condition & Q(**{f"{column}__in": visible_projects(acting).values("pk")})

@@ -1,8 +1,8 @@
-"""What a reader may learn about other projects' workloads.
+"""Redaction of other projects' workloads.
 
-Whoever sees a project sees its workloads by name. The other party to an eviction is told to everybody
-concerned by its project, its size, and the numbers of the queues where the two paths part: enough to
-judge whether it was right, and nothing about what strangers call their work or how they are organised.
+A person who sees a project sees its workloads by name. Of the other party to an eviction both sides see the
+project, its size, and the numbers of the queues where the two paths diverge: enough to judge the decision,
+without names of other tenants' workloads or their internal structure.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ANOTHERS = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Whose eyes these are: the projects whose work they may see, by id and name; None is all."""
+    """The projects whose workloads a person may see, by id and name; None is all."""
 
     projects: Mapping[int, str] | None
 
@@ -36,21 +36,21 @@ EVERYTHING = Reader(None)
 
 
 def reader(acting: Acting) -> Reader:
-    """One question, however much is told to them afterwards."""
+    """Return the reader for a person, with a single query."""
     if is_platform_admin(acting):
         return EVERYTHING
     return Reader(dict(visible_projects(acting).values_list("pk", "name")))
 
 
 def own_departments(acting: Acting) -> set[int] | None:
-    """Those whose own standing the person may see; None: all."""
+    """Return the ids of departments whose own standing the person may see; None: all."""
     if is_platform_admin(acting):
         return None
     return set(whole_departments(acting).values_list("pk", flat=True))
 
 
 def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) -> str:
-    """vision/train, or what a stranger is told: a 4-GPU workload of project vision."""
+    """Return such as "vision/train", or for other tenants "a 4-GPU workload of project vision"."""
     if seen:
         return f"{project}/{workload}"
     if not gpu_milli:
@@ -59,24 +59,24 @@ def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) ->
     return f"{article(size)} {size}-GPU workload of project {project}"
 
 
-def discreet(found: Blocker, handle: str) -> Blocker:
-    """The reason as the people of this workload's project may read it; handles are `project/name`."""
-    behind = found.numbers.get("behind")
+def redacted(original: Blocker, handle: str) -> Blocker:
+    """Return a blocker as users of this workload's project may read it; handles are `project/name`."""
+    behind = original.numbers.get("behind")
     if behind is None or project_of(str(behind)) == project_of(handle):
-        return found
-    return blocker(found.reason, {**found.numbers, "behind": ANOTHERS})
+        return original
+    return blocker(original.reason, {**original.numbers, "behind": ANOTHERS})
 
 
 def project_of(handle: str) -> str:
     return handle.partition("/")[0]
 
 
-def parted(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Of one side's queues those that stand where the two paths part: what the other side may read."""
+def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+    """Return one side's queue at which the two paths diverge: the one that the other side may see."""
     mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}
     own = [queue for queue in mine if queue.get("queue") not in shared]
-    return own[-1:]  # the project comes first, then what it is part of
+    return own[-1:]  # queues are listed from the project upwards
 
 
 def _queues(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:

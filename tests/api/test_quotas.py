@@ -80,8 +80,8 @@ def test_quota_above_the_departments_warns_as_the_preview_does(
     assert made.json()["warnings"] == predicted
     (warning,) = predicted
     assert warning["message"] == (
-        "The projects of research are promised 99 GPUs, research itself 2 GPUs: "
-        "not all of them can have theirs at once."
+        "Project quotas in research add up to 99 GPUs, more than the department's own quota (2 GPUs). "
+        "Not all of them can be used at once."
     )
     again = bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": made["ETag"]})
     assert again.json()["warnings"] == []

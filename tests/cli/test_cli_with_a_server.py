@@ -110,8 +110,8 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     assert made.returncode == 0, made.stderr
     assert made.stderr.startswith("berth: its fair share is computed in the next scheduling cycle\n")
     assert made.stderr.endswith(
-        "Warning: The projects of research are promised 4 GPUs, research itself no GPU: "
-        "not all of them can have theirs at once.\n"
+        "Warning: Project quotas in research add up to 4 GPUs, more than the department's own quota "
+        "(no GPU). Not all of them can be used at once.\n"
     )
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
     [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
@@ -134,7 +134,9 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
     planned = berth("quota", "preview", *words, **alice)
     assert (planned.returncode, planned.stderr) == (1, "")
     assert planned.stdout.startswith("vision on local: new: gpu 4")
-    assert "Warning: The projects of research are promised 4 GPUs, research itself no GPU" in planned.stdout
+    assert (
+        "Warning: Project quotas in research add up to 4 GPUs, more than the department's" in planned.stdout
+    )
     assert berth("quota", "show", **alice).stdout == "", "a plan stores nothing"
 
     refused = berth("quota", "apply", *words, typed="n\n", **alice)
@@ -206,7 +208,7 @@ def test_replay_repeats_the_decisions_of_a_cycle(berth: Berth, cast: Cast, tmp_p
     number, saved = line.split()[0], tmp_path / "cycle.json"
     again = berth("replay", number, "--save", str(saved), **alice)
     assert again.returncode == 0
-    assert again.stdout.startswith(f"Cycle {number} is decided the same again (1 bundle, 0 waiting)")
+    assert again.stdout.startswith(f"Replay of cycle {number} gives the same plan (1 bundle, 0 pending)")
     assert "start vision/train: 2 x worker to local-0" in berth("simulate", str(saved)).stdout
     assert berth("replay", "999999", **alice).returncode == 4
     assert berth("replay", number, BERTH_TOKEN=token_of(cast.bob)).returncode == 4

@@ -234,9 +234,9 @@ def test_cycle_is_decided_again_and_compared(admin_client: Client) -> None:
     other = make.cycle(snapshot=pack(snapshot, replace(plan, bundles=())), engine="0.1 abc")
     without_snapshot = make.cycle()
     expected = {
-        same: "is decided the same again",
+        same: "gives the same plan",
         other: "now only: start for train",
-        without_snapshot: "is not kept",
+        without_snapshot: "is not stored",
     }
     for cycle, message in expected.items():
         page = admin_client.get(reverse("admin:scheduler_cycle_change", args=[cycle.pk])).content.decode()

@@ -21,11 +21,13 @@ HISTORY = (
 
 
 class Command(BaseCommand):
-    help = "Deletes events, audit, evictions and scaling events from before a day. Export them first."
+    help = "Delete events, audit rows, evictions and scaling events from before a day. Export them first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--before", required=True, type=_day, metavar="YYYY-MM-DD", help="in UTC")
-        parser.add_argument("--yes", action="store_true", help="do it; without, only count")
+        parser.add_argument(
+            "--before", required=True, type=_day, metavar="YYYY-MM-DD", help="first day to keep, in UTC"
+        )
+        parser.add_argument("--yes", action="store_true", help="delete the rows; without it, only count them")
 
     def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
         if before > datetime.now(UTC):
@@ -51,8 +53,10 @@ def _older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """The trigger is off within this transaction only; who would change the table waits for its end. What
-    was deleted is in the audit as surely as it is gone, also where a later table is never reached."""
+    """Delete old rows of one table and write an audit row in the same transaction; return their number.
+
+    The trigger is disabled within this transaction only, and other writers wait for its end.
+    """
     name, guard = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER {guard}")

@@ -21,7 +21,7 @@ FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for
 
 
 class Command(BaseCommand):
-    help = "Gives GPUs to workloads. Any number may run; one leads, the others stand by."
+    help = "Run the scheduler. Any number of processes may run; one leads, the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:
         this_process_is("scheduler")

@@ -9,7 +9,7 @@ from berth.core.amounts import RESOURCES
 from berth.core.words import amount, counted, gpus
 from projects.models import Workload
 from scheduler.models import Eviction
-from scheduler.reports.visibility import Reader, called, parted
+from scheduler.reports.visibility import Reader, called, diverging_queue
 
 DONE = {
     "shrink": "was scaled down",
@@ -19,7 +19,6 @@ DONE = {
     "stale_gang": "was stopped because its gang stayed below its minimum",
     "drain": "was evicted because its node is drained",
 }
-PREDICTED = {kind: sentence.replace("was", "would be", 1) for kind, sentence in DONE.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def _victim(reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Col
         project=row.project_name,
         name=row.workload_name if seen else "",
         id=row.workload_id if seen else None,
-        queues=_listed(stored, "victim") if seen else parted(stored, "victim"),
+        queues=_listed(stored, "victim") if seen else diverging_queue(stored, "victim"),
         seen=seen,
         there=seen and row.workload_id in there,
     )
@@ -129,7 +128,7 @@ def _preemptor(
         project=project,
         name=row.preemptor_name if seen else "",
         id=row.preemptor_id if seen else None,
-        queues=_listed(stored, "preemptor") if seen else parted(stored, "preemptor"),
+        queues=_listed(stored, "preemptor") if seen else diverging_queue(stored, "preemptor"),
         seen=seen,
         there=seen and row.preemptor_id in there,
     )
@@ -143,8 +142,9 @@ def _summary(row: Eviction, victim: Party, preemptor: Party | None) -> str:
     preemptor_suffix = f" for {preemptor.called}" if preemptor else ""
     part = "entire workload" if row.entire_workload else "some of its pods"
     freed = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
-    is_stored = row.pk is not None  # otherwise the eviction is predicted
-    outcome = (DONE if is_stored else PREDICTED)[row.kind]
+    outcome = DONE.get(row.kind, "was evicted")
+    if row.pk is None:  # a prediction
+        outcome = outcome.replace("was", "would be", 1)
     return f"{victim.called} {outcome}{preemptor_suffix}{freed}"
 
 

@@ -10,8 +10,8 @@ SKEW = timedelta(seconds=1)  # between the clocks of the database and of the sch
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """`until` None: it waits for this now."""
+class PendingReason:
+    """A reason for which a workload was pending, with its period; `until` None: it still is."""
 
     reason: str
     since: datetime
@@ -21,25 +21,29 @@ class Waited:
         return max(timedelta(), (self.until or now) - self.since)
 
 
-def wait_story(workload: Workload) -> list[Waited]:
+def pending_history(workload: Workload) -> list[PendingReason]:
     """Return the pending reasons, oldest first; the writer stores at most `MOST_REASONS`."""
-    found: list[Waited] = []
+    result: list[PendingReason] = []
     then: datetime | None = None  # when the next one began
     for row in reversed(workload.wait_reasons):
         since, ended = datetime.fromisoformat(row["since"]), row.get("until")
-        found.append(Waited(row["reason"], since, datetime.fromisoformat(ended) if ended else then))
+        result.append(PendingReason(row["reason"], since, datetime.fromisoformat(ended) if ended else then))
         then = since
-    return found[::-1]
+    return result[::-1]
 
 
-def of_one_wait(story: Sequence[Waited], begin: datetime, end: datetime | None) -> tuple[Waited, ...]:
-    """What it waited for between these two; `end` None: it still waits."""
-    return tuple(each for each in story if each.since >= begin - SKEW and (end is None or each.since <= end))
+def during_wait(
+    history: Sequence[PendingReason], begin: datetime, end: datetime | None
+) -> tuple[PendingReason, ...]:
+    """Return the reasons between two times; `end` None: the workload is still pending."""
+    return tuple(
+        each for each in history if each.since >= begin - SKEW and (end is None or each.since <= end)
+    )
 
 
-def in_all(parts: Iterable[Waited], now: datetime) -> list[tuple[str, timedelta]]:
-    """By reason, the longest first."""
-    found: dict[str, timedelta] = {}
+def in_all(parts: Iterable[PendingReason], now: datetime) -> list[tuple[str, timedelta]]:
+    """Return the total duration of each reason, the longest first."""
+    totals: dict[str, timedelta] = {}
     for each in parts:
-        found[each.reason] = found.get(each.reason, timedelta()) + each.lasted(now)
-    return sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))
+        totals[each.reason] = totals.get(each.reason, timedelta()) + each.lasted(now)
+    return sorted(totals.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -9,17 +9,17 @@ from pools.selectors import is_operational, ready_threshold
 from scheduler.engine.plan import Blocker, Reason, Refusal
 from scheduler.loop.observe.nodes import NodeRow
 
-ABOUT_ROOM = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reason.WAITING_FOR_SCALE_UP)
+ABOUT_CAPACITY = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reason.WAITING_FOR_SCALE_UP)
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A pool that has not begun to take work."""
+    """A pool that does not accept workloads yet."""
 
     pool: str
     ready: int
     needed: int
-    stopped: str = ""  # why it gets no more nodes, as the end of a sentence
+    stopped: str = ""  # why it gets no more nodes, as a clause
 
     def __str__(self) -> str:
         if self.stopped and self.ready < self.needed:
@@ -45,20 +45,18 @@ def _stopped(pool: NodePool) -> str:
     return "node provisioning has stopped after failed boots" if pool.provisioning_stopped else ""
 
 
-def told(refusals: Iterable[Refusal], opening: Mapping[str, Opening]) -> tuple[Refusal, ...]:
-    """What is missing there is not room but the other nodes; limits and turns stand as they are."""
+def with_pool_readiness(refusals: Iterable[Refusal], opening: Mapping[str, Opening]) -> tuple[Refusal, ...]:
+    """Replace capacity blockers of pools that have too few ready nodes; other blockers stay."""
     return tuple(
-        _retold(refusal, opening[refusal.pool]) if refusal.pool in opening else refusal
+        replace(refusal, blockers=tuple(_blocker(each, opening[refusal.pool]) for each in refusal.blockers))
+        if refusal.pool in opening
+        else refusal
         for refusal in refusals
     )
 
 
-def _retold(refusal: Refusal, pool: Opening) -> Refusal:
-    return replace(refusal, blockers=tuple(_reworded(found, pool) for found in refusal.blockers))
-
-
-def _reworded(found: Blocker, pool: Opening) -> Blocker:
-    if found.reason not in ABOUT_ROOM:
-        return found
-    numbers = {**found.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}
+def _blocker(blocker: Blocker, pool: Opening) -> Blocker:
+    if blocker.reason not in ABOUT_CAPACITY:
+        return blocker
+    numbers = {**blocker.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}
     return Blocker(Reason.WAITING_FOR_SCALE_UP, str(pool), numbers)

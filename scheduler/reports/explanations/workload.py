@@ -14,8 +14,8 @@ from projects.acting import Acting
 from projects.models import Quota, Workload
 from scheduler.models import Eviction, QueueStanding
 from scheduler.reports import selectors
-from scheduler.reports.explanations.pending_history import Waited, wait_story
-from scheduler.reports.fair_share.trace import share_story
+from scheduler.reports.explanations.pending_history import PendingReason, pending_history
+from scheduler.reports.fair_share.trace import share_trace
 
 MOST_EVICTIONS = 20
 WAITING = ("pending", "reserved")
@@ -23,7 +23,10 @@ WAITING = ("pending", "reserved")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Amounts of `queue` are GPUs, CPUs and MiB; numbers of blockers are the engine's (thousandths, MiB)."""
+    """Explanation of a workload's state.
+
+    Amounts of `queue` are GPUs, CPUs and MiB; numbers of blockers are in engine units (thousandths, MiB).
+    """
 
     phase: str
     reason: str
@@ -37,45 +40,45 @@ class Explanation:
     evictions: list[Eviction]
     explained_at: datetime | None
     cycle: int | None
-    pending_history: list[Waited]
+    pending_history: list[PendingReason]
 
 
 def explain(acting: Acting, workload: Workload) -> Explanation:
-    """Of a workload that `acting` sees. What the last cycle said counts only while it waits."""
-    told = (workload.explanation or {}) if workload.phase in WAITING else {}
-    starts = told.get("expected_start")
+    """Explain a workload that `acting` may see; results of the last cycle apply only while it is pending."""
+    stored = (workload.explanation or {}) if workload.phase in WAITING else {}
+    starts = stored.get("expected_start")
     return Explanation(
         phase=workload.phase,
         reason=workload.reason,
         message=workload.message,
-        queue_position=told.get("queue_position"),
-        ordering=told.get("ordering", []),
+        queue_position=stored.get("queue_position"),
+        ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
-        expected_start_reason=told.get("expected_start_reason", ""),
-        blockers=told.get("blockers", []),
+        expected_start_reason=stored.get("expected_start_reason", ""),
+        blockers=stored.get("blockers", []),
         queue=_standings(workload),
         evictions=list(
             selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
                 :MOST_EVICTIONS
             ]
         ),
-        explained_at=workload.explained_at if told else None,
-        cycle=told.get("cycle"),
-        pending_history=wait_story(workload),
+        explained_at=workload.explained_at if stored else None,
+        cycle=stored.get("cycle"),
+        pending_history=pending_history(workload),
     )
 
 
-def how_shares_come_about(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """The same queues, each with the story of its share by resource, as may be read."""
+def with_share_explanations(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the queues, each with the explanation of its share by resource that the reader may see."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
-    told: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
-    for each in [] if pool is None else share_story(acting=acting, owner=workload.project, pool=pool):
-        told[each.kind][each.resource] = each.explanation
-    return {kind: {**standing, "how": told[kind]} for kind, standing in queues.items()}
+    explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
+    for each in [] if pool is None else share_trace(acting=acting, owner=workload.project, pool=pool):
+        explanations[each.kind][each.resource] = each.explanation
+    return {kind: {**standing, "how": explanations[kind]} for kind, standing in queues.items()}
 
 
 def _standings(workload: Workload) -> dict[str, Any]:
-    """Of the project and its department, in the pool where it is or would first go."""
+    """Return the standings of its project and department in its pool, or in its first choice."""
     project = workload.project
     pool = workload.pool.name if workload.pool else workload.pools[0]
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
@@ -92,8 +95,8 @@ def _quota(row: Quota | None) -> dict[str, Any]:
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {
-        "quota": in_door_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
-        "limit": in_door_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
+        "quota": in_api_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
+        "limit": in_api_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
     }
 
 
@@ -101,14 +104,14 @@ def _standing(row: QueueStanding | None) -> dict[str, Any]:
     if row is None:
         return {"share": None, "allocated": None, "requested": None, "usage": None}
     return {
-        "share": in_door_units(row.share),
-        "allocated": in_door_units(row.allocated),
-        "requested": in_door_units(row.requested),
+        "share": in_api_units(row.share),
+        "allocated": in_api_units(row.allocated),
+        "requested": in_api_units(row.requested),
         "usage": dict(zip(RESOURCES, row.usage, strict=True)),
     }
 
 
-def in_door_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
+def in_api_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
     gpu, cpu, memory = values
     return {"gpu": _whole(gpu), "cpu": _whole(cpu), "memory_mib": memory}
 

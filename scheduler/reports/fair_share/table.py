@@ -15,7 +15,7 @@ GPU = 0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One queue. GPUs in thousandths; None: unlimited. `used`: its decayed use, of its parent's."""
+    """One queue, in milli-GPU; None: unlimited. `used` is its decayed usage as a fraction of its parent's."""
 
     kind: str  # department | project
     name: str
@@ -26,7 +26,7 @@ class Standing:
     allocated: int
     requested: int
     used: float
-    known: bool = True  # False: a department of which the reader sees single projects only
+    known: bool = True  # False: a department whose own numbers the reader may not see
 
     @property
     def beyond(self) -> int:
@@ -34,25 +34,25 @@ class Standing:
 
     @property
     def lacking(self) -> int:
-        """Of what is due to it and asked for."""
+        """The part of its request within its share that is not allocated."""
         return max(0, min(self.share, self.requested) - self.allocated)
 
 
 def share_table(acting: Acting, pool: NodePool) -> list[tuple[Standing, list[Standing]]]:
-    """Departments by rank and name, each with its projects: the order in which shares are given."""
-    told = {_key(row): row for row in standings(acting).filter(pool=pool).select_related(None)}
-    given = {_key(row): row for row in quotas(acting).filter(pool=pool).select_related(None)}
+    """Return departments by rank and name, each with its projects: the order in which shares are divided."""
+    stored = {_key(row): row for row in standings(acting).filter(pool=pool).select_related(None)}
+    set_quotas = {_key(row): row for row in quotas(acting).filter(pool=pool).select_related(None)}
     children: dict[int, list[Standing]] = defaultdict(list)
     for project in projects(acting).select_related(None):
         key = ("project", project.pk)
-        children[project.department_id].append(_standing(project, told.get(key), given.get(key)))
-    found = []
+        children[project.department_id].append(_standing(project, stored.get(key), set_quotas.get(key)))
+    result = []
     for department in departments(acting):
         key = ("department", department.pk)
-        known = key in told or key in given or not children[department.pk]
-        top = _standing(department, told.get(key), given.get(key), known=known)
-        found.append((top, sorted(children[department.pk], key=_order)))
-    return sorted(found, key=lambda pair: _order(pair[0]))
+        visible = key in stored or key in set_quotas or not children[department.pk]
+        top = _standing(department, stored.get(key), set_quotas.get(key), known=visible)
+        result.append((top, sorted(children[department.pk], key=_order)))
+    return sorted(result, key=lambda pair: _order(pair[0]))
 
 
 def _standing(

@@ -1,7 +1,7 @@
 """Explain the fair share of a department or project.
 
-Quotas, use and nodes as they are now; what each queue asks for as the last cycle wrote it down, so that
-nobody has to look at all workloads to answer.
+Quotas, usage and nodes are current; the requests of queues are those that the last cycle stored, so that not
+all workloads have to be read.
 """
 
 from collections.abc import Iterator
@@ -32,8 +32,8 @@ ANOTHER = {"project": "another project", "department": "another department"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """One resource of one queue. Amounts are GPUs, CPUs and MiB; `rounds` are the queue's own."""
+class ShareTrace:
+    """Trace of one resource of one queue, in GPUs, CPUs or MiB; `rounds` has the rounds with the queue."""
 
     kind: str  # department | project
     name: str
@@ -45,41 +45,44 @@ class Chapter:
     rounds: list[dict[str, Any]]
 
 
-def share_story(
+def share_trace(
     *, acting: Acting, owner: Department | Project, pool: NodePool, now: datetime | None = None
-) -> list[Chapter]:
-    """Its department first, as far as the reader sees that whole. Raises NotFound."""
+) -> list[ShareTrace]:
+    """Return the traces of a queue and, if the reader may see it, of its department first.
+
+    Raises NotFound.
+    """
     eyes, whole = reader(acting), own_departments(acting)
     if isinstance(owner, Department) and whole is not None and owner.pk not in whole:
-        raise NotFound("You see single projects of this department, not how it stands itself.")
-    return _story(owner, pool, eyes, whole, now)
+        raise NotFound("You can see projects of this department, but not the department itself.")
+    return _traces(owner, pool, eyes, whole, now)
 
 
-def whole_story(owner: Department | Project, pool: NodePool) -> list[Chapter]:
-    """The same for somebody who sees everything, as the admin site's readers do."""
-    return _story(owner, pool, EVERYTHING, None)
+def full_share_trace(owner: Department | Project, pool: NodePool) -> list[ShareTrace]:
+    """Return the traces without redaction, for the admin site."""
+    return _traces(owner, pool, EVERYTHING, None)
 
 
-def _story(
+def _traces(
     owner: Department | Project,
     pool: NodePool,
     eyes: Reader,
     whole: set[int] | None,
     now: datetime | None = None,
-) -> list[Chapter]:
-    story, queues = _divided(pool, now or timezone.now())
+) -> list[ShareTrace]:
+    divisions_, queues = _divided(pool, now or timezone.now())
     path = _path(owner, queues, whole)
     return [
-        _chapter(division, queue, pool, queues, eyes, whole)
+        _trace(division, queue, pool, queues, eyes, whole)
         for queue in path
-        for division in story
-        if (found := division.of(queue)) is not None and (division.resource == "gpu" or found.requested > 0)
+        for division in divisions_
+        if (mine := division.of(queue)) is not None and (division.resource == "gpu" or mine.requested > 0)
     ]
 
 
 def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     standings = list(QueueStanding.objects.filter(pool=pool))
-    if not standings:  # no cycle has been yet
+    if not standings:  # before the first cycle
         seen = observe(now, SPECS)
         return divisions(seen.snapshot, pool.name), seen.queues
     queues = queues_at(now, NodePool.objects.order_by("name"))
@@ -96,7 +99,7 @@ def _queue(row: QueueStanding, queues: Queues) -> str | None:
 
 
 def _path(owner: Department | Project, queues: Queues, whole: set[int] | None) -> Iterator[str]:
-    """The queues to tell of, the outer one first."""
+    """Yield the queues to explain, the department first."""
     if isinstance(owner, Department):
         yield queues.departments[owner.pk]
         return
@@ -105,29 +108,29 @@ def _path(owner: Department | Project, queues: Queues, whole: set[int] | None) -
     yield queues.projects[owner.pk]
 
 
-def _chapter(
+def _trace(
     division: Division, queue: str, pool: NodePool, queues: Queues, eyes: Reader, whole: set[int] | None
-) -> Chapter:
+) -> ShareTrace:
     owner, mine = queues.owners[queue], division.of(queue)
-    assert mine is not None, "only its own divisions are told of"
+    assert mine is not None, "the queue takes part in the division"
     kind = "department" if owner.project_id is None else "project"
 
-    def called(name: str) -> str:
+    def display_name(name: str) -> str:
         other = queues.owners[name]
         if other.project_id is None:
-            known = whole is None or other.department_id in whole
+            visible = whole is None or other.department_id in whole
         else:
-            known = eyes.sees(other.project_id)
-        return other.name if known else ANOTHER[kind]
+            visible = eyes.sees(other.project_id)
+        return other.name if visible else ANOTHER[kind]
 
-    return Chapter(
+    return ShareTrace(
         kind=kind,
         name=owner.name,
         queue=pool.name if division.parent is None else queues.owners[division.parent].name,
         resource=division.resource,
         total=_units(division, division.total),
         share=_units(division, mine.share),
-        explanation=sentences(division, queue, called),
+        explanation=sentences(division, queue, display_name),
         rounds=[
             _round(division, each, offer)
             for each in division.rounds
@@ -137,12 +140,12 @@ def _chapter(
     )
 
 
-def _round(division: Division, found: Round, offer: Offer) -> dict[str, Any]:
-    """Of a remainder, `offered` is what was cut off of its part."""
+def _round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
+    """Return a round as JSON; in a remainder round, `offered` is the fraction that rounding cut off."""
     return {
-        "phase": found.phase,
-        "rank": found.rank,
-        "remaining": _units(division, found.left),
+        "phase": round_.phase,
+        "rank": round_.rank,
+        "remaining": _units(division, round_.left),
         "weighted_share": float(offer.part),
         "weighted_share_without_usage": float(offer.plain),
         "offered": _units(division, float(offer.offered)),

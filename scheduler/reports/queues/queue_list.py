@@ -18,33 +18,33 @@ NOT_LOOKED_AT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Of everybody's work, also of what the reader does not see: so that positions make sense."""
+    """Length of the whole queue, including workloads that the reader may not see."""
 
     workloads: int
     gpu_milli: int
 
 
 def line_of(acting: Acting, pool: NodePool) -> QuerySet[Workload]:
-    """Those the reader may see, first in line first; `position` is theirs among everybody who waits.
+    """Return the pending workloads that the reader may see, in queue order, with their queue position.
 
-    Work that no cycle has looked at yet comes last, and has the queue position NOT_LOOKED_AT.
+    Workloads that no cycle has considered yet come last, with the queue position NOT_LOOKED_AT.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
-    waiting = workloads(acting).filter(_in_line(pool))
+    waiting = workloads(acting).filter(_in_queue(pool))
     return waiting.annotate(queue_position=Coalesce(queue_position, NOT_LOOKED_AT)).order_by(
         "queue_position", "pk"
     )
 
 
 def length_of(pool: NodePool) -> Length:
-    told = Workload.objects.filter(_in_line(pool)).aggregate(n=Count("pk"), milli=Sum("gpu_milli_min"))
-    return Length(told["n"], told["milli"] or 0)
+    sums = Workload.objects.filter(_in_queue(pool)).aggregate(n=Count("pk"), milli=Sum("gpu_milli_min"))
+    return Length(sums["n"], sums["milli"] or 0)
 
 
-def _in_line(pool: NodePool) -> Q:
-    """Of a workload that names several pools, the pool that it was last explained for.
+def _in_queue(pool: NodePool) -> Q:
+    """Filter pending workloads of a pool; with several pools, the one they were last explained for counts.
 
     An unschedulable workload is in no queue.
     """
-    told = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
-    return Q(phase__in=WAITING) & told & ~Q(reason=UNSCHEDULABLE)
+    here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
+    return Q(phase__in=WAITING) & here & ~Q(reason=UNSCHEDULABLE)

@@ -27,34 +27,34 @@ HELD = """
      WHERE held.released_at IS NULL
      GROUP BY 1, 2, 3
 """
-SHOWN_AGAIN = timedelta(seconds=60)
+USAGE_EVERY = timedelta(seconds=60)  # if nothing but the decayed usage changed
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
 NOTHING: Amounts3 = (0, 0, 0)
 
 
-def keep_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
-    """In the caller's transaction. Rows that say the same already are left alone for a while."""
+def store_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
+    """Store standings in the caller's transaction; unchanged rows are written rarely. Return the number."""
     stored = {_key(row): row for row in QueueStanding.objects.all()}
     new, changed = [], []
     for report in reports:
         owner = seen.queues.owners[report.queue]
-        whose = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
+        key = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
         pool = seen.pools[report.pool].pk
-        row = stored.get((pool, whose))
+        row = stored.get((pool, key))
         if row is None:
-            row = QueueStanding(pool_id=pool, department_id=whose[0], project_id=whose[1])
-            new.append(_told(row, report, seen.at))
-        elif _is_news(row, report, seen.at):
-            changed.append(_told(row, report, seen.at))
+            row = QueueStanding(pool_id=pool, department_id=key[0], project_id=key[1])
+            new.append(_updated(row, report, seen.at))
+        elif _has_changed(row, report, seen.at):
+            changed.append(_updated(row, report, seen.at))
     QueueStanding.objects.bulk_create(new)
     QueueStanding.objects.bulk_update(changed, FIELDS)
     return len(new) + len(changed)
 
 
-def settle_use(now: datetime) -> int:
-    """In the caller's transaction: every ledger whose rates changed runs on at the new ones from now."""
+def settle_usage(now: datetime) -> int:
+    """Settle every ledger whose rates changed, in the caller's transaction; return the number of rows."""
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     rows = {_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}
     rates = _rates(pools)
@@ -78,7 +78,7 @@ def settle_use(now: datetime) -> int:
 
 
 def held_now() -> dict[Key, Amounts3]:
-    """By pool and queue, what live pods hold: a department holds what its projects do."""
+    """Return the allocations of live pods by pool and queue; those of projects count for their department."""
     held: dict[Key, Amounts3] = {}
     with connection.cursor() as cursor:
         cursor.execute(HELD)
@@ -93,7 +93,7 @@ def held_now() -> dict[Key, Amounts3]:
 def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
     held, quotas, shares = held_now(), _quotas(), _shares()
     capacity = _capacity()
-    found = {}
+    result = {}
     for key in held.keys() | shares.keys():
         pool_id, _ = key
         mine = held.get(key, NOTHING)
@@ -106,12 +106,12 @@ def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
         )
         quota = quotas.get(key, (0, None, None))
         charged = mine if pools[pool_id].count_all else tuple(_beyond(mine[k], quota[k]) for k in KINDS)
-        found[key] = Rates(
+        result[key] = Rates(
             mine,
             (float(charged[0]), float(charged[1]), float(charged[2])),
             (float(above[0]), float(above[1]), float(above[2])),
         )
-    return found
+    return result
 
 
 def _beyond(held: int, quota: int | None) -> int:
@@ -123,7 +123,7 @@ def _quotas() -> dict[Key, tuple[int | None, int | None, int | None]]:
 
 
 def _shares() -> dict[Key, tuple[Amounts3, Amounts3]]:
-    """By queue its share, and its parent's: a project's parent is its department."""
+    """Return the share of each queue and of its parent."""
     rows = list(QueueStanding.objects.select_related("project"))
     of_departments = {
         (row.pool_id, row.department_id): _three(row.share) for row in rows if row.project is None
@@ -154,13 +154,13 @@ def _three(values: Iterable[int]) -> Amounts3:
     return a, b, c
 
 
-def _is_news(row: QueueStanding, report: QueueReport, now: datetime) -> bool:
-    said = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
-    told = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
-    return said != told or (tuple(row.usage) != report.usage and now - row.at >= SHOWN_AGAIN)
+def _has_changed(row: QueueStanding, report: QueueReport, now: datetime) -> bool:
+    stored = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
+    reported = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
+    return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_EVERY)
 
 
-def _told(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
+def _updated(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
     row.share, row.allocated, row.requested = (
         list(report.share),
         list(report.allocated),

@@ -18,7 +18,7 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A project that asks for more than it holds, and holds less than its fair share (milli-GPU)."""
+    """A project that requests more than its allocation and is below its fair share (milli-GPU)."""
 
     pool: str
     project: str
@@ -32,20 +32,20 @@ class Shortfall:
 
 
 def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
-    """As the last cycle saw it, the greatest first; projects that the person sees, on both sides."""
+    """Return the shortfalls of the last cycle, the largest first, for projects that the person may see."""
     by_pool: dict[str, list[_Seen]] = defaultdict(list)
     rows = standings(acting).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
     for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
         "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
         by_pool[pool].append(_Seen(project, project_id, pool_id, share[0], allocated[0], requested[0]))
-    found = []
+    result = []
     for pool, here in by_pool.items():
         starved = [each for each in here if each.allocated < each.due]
         if starved:
             borrowers = _borrowers(here)
-            found += [Shortfall(pool, each.project, each.due, each.allocated, borrowers) for each in starved]
-    return sorted(found, key=lambda each: (-each.lacking, each.pool, each.project))
+            result += [Shortfall(pool, each.project, each.due, each.allocated, borrowers) for each in starved]
+    return sorted(result, key=lambda each: (-each.lacking, each.pool, each.project))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class _Seen:
 def _borrowers(here: list[_Seen]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(pool=here[0].pool_id, project__in=[each.project_id for each in here])
     quotas = dict(rows.values_list("project_id", "gpu_milli"))
-    found = []
+    result = []
     for each in here:
         quota = quotas.get(each.project_id, 0)
         if quota is not None and each.allocated > quota:
-            found.append(Borrower(each.project, each.allocated - quota))
-    return tuple(sorted(found, key=lambda each: (-each.beyond, each.project)))
+            result.append(Borrower(each.project, each.allocated - quota))
+    return tuple(sorted(result, key=lambda each: (-each.beyond, each.project)))

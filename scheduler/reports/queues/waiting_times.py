@@ -14,7 +14,7 @@ from projects.selectors import workloads
 
 @dataclass(frozen=True, slots=True)
 class WaitTimes:
-    """Seconds; None where nothing started."""
+    """Median and 95th percentile in seconds; None if no workload started."""
 
     started: int
     median: float | None
@@ -22,7 +22,7 @@ class WaitTimes:
 
 
 class Percentile(Aggregate):
-    """The exact one, between neighbours where it falls between them."""
+    """Exact percentile, interpolated between neighbours."""
 
     function = "PERCENTILE_CONT"
     template = "%(function)s(%(part)s) WITHIN GROUP (ORDER BY %(expressions)s)"
@@ -30,10 +30,10 @@ class Percentile(Aggregate):
 
 
 def wait_times(acting: Acting, pools: Iterable[NodePool], since: datetime) -> WaitTimes:
-    """Of the work that the person sees and that started since then."""
+    """Return the waiting times of workloads that the person may see and that started since then."""
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
     rows = workloads(acting).filter(first_started_at__gte=since, pool__in=list(pools)).order_by()
-    told = rows.annotate(waited=Extract(waited, "epoch")).aggregate(
+    sums = rows.annotate(waited=Extract(waited, "epoch")).aggregate(
         n=Count("pk"), median=Percentile("waited", part=0.5), p95=Percentile("waited", part=0.95)
     )
-    return WaitTimes(told["n"], told["median"], told["p95"])
+    return WaitTimes(sums["n"], sums["median"], sums["p95"])

@@ -22,7 +22,7 @@ RELEASE = """
          WHERE pod_id = ANY(%(pods)s) AND released_at IS NULL
         RETURNING *
     )
-    INSERT INTO scheduler_usagehour AS known
+    INSERT INTO scheduler_usagehour AS stored
         (hour, pool_id, pool_name, department_id, department_name, project_id, project_name, user_name,
          gpu_milli_seconds, cpu_milli_seconds, memory_mib_seconds)
     SELECT hour, pool.id, pool.name, department.id, department.name, project.id, project.name,
@@ -46,14 +46,14 @@ RELEASE = """
      GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
      ORDER BY 1, 2, 6, 8
     ON CONFLICT (hour, pool_id, project_id, user_name) DO UPDATE SET
-        gpu_milli_seconds = known.gpu_milli_seconds + EXCLUDED.gpu_milli_seconds,
-        cpu_milli_seconds = known.cpu_milli_seconds + EXCLUDED.cpu_milli_seconds,
-        memory_mib_seconds = known.memory_mib_seconds + EXCLUDED.memory_mib_seconds
+        gpu_milli_seconds = stored.gpu_milli_seconds + EXCLUDED.gpu_milli_seconds,
+        cpu_milli_seconds = stored.cpu_milli_seconds + EXCLUDED.cpu_milli_seconds,
+        memory_mib_seconds = stored.memory_mib_seconds + EXCLUDED.memory_mib_seconds
 """
 
 
 def recount(workloads: Iterable[uuid.UUID]) -> None:
-    """What the pods of these workloads hold now, counted anew from the rows."""
+    """Update the stored GPU sums of workloads from their allocations."""
     ids = sorted(set(workloads))
     if ids:
         with connection.cursor() as cursor:
@@ -61,7 +61,7 @@ def recount(workloads: Iterable[uuid.UUID]) -> None:
 
 
 def release(pods: Collection[uuid.UUID], at: datetime) -> None:
-    """Exactly once, and told by the hour as it is given back: a second time finds nothing left."""
+    """Release the allocations of pods and add them to the usage hours. A second call has no effect."""
     if pods:
         with connection.cursor() as cursor:
             cursor.execute(RELEASE, {"at": at, "pods": list(pods)})

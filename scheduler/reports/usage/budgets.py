@@ -20,7 +20,10 @@ WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """GPU-hours. `pace`: an hour, over the last seven days; `forecast`: at the end of the month at it."""
+    """A budget in GPU-hours. `pace` is the average per hour of the last seven days.
+
+    `forecast` is the usage at the end of the month at that pace.
+    """
 
     budget: Budget
     begin: datetime
@@ -39,12 +42,12 @@ class Standing:
 
     @property
     def crossed(self) -> list[int]:
-        """The warnings that are due."""
+        """The percentages that are reached and have a warning."""
         return [percent for percent in self.budget.warn_at if self.percent >= percent]
 
 
 def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
-    """In the order given."""
+    """Return the standings of budgets, in the same order."""
     if not budgets:
         return []
     begin, end = month_of(now)
@@ -52,29 +55,29 @@ def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
     pace_begin = hour_of(now - PACE)
     pace_hours = (now - pace_begin).total_seconds() / 3600
     used, lately = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
-    found = []
+    result = []
     for budget, key in zip(budgets, keys, strict=True):
         spent = used.get(key, 0.0)
         pace = lately.get(key, 0.0) / pace_hours
         left = (end - now).total_seconds() / 3600
-        found.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
-    return found
+        result.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
+    return result
 
 
 def watch_budgets(now: datetime) -> int:
-    """Writes down which warnings are due; each is told once a month. Returns how many were new."""
-    told = 0
+    """Record due warnings and notify about each once a month; return how many were new."""
+    count = 0
     for standing in standings(list(selectors.budgets(Acting.system("budgets"))), now):
         for percent in standing.crossed:
             with transaction.atomic():
                 if not record_warning(standing.budget, standing.begin.date(), percent):
                     continue
-                told += 1
+                count += 1
                 notify_budget(standing.budget, percent, standing.used, standing.forecast, now)
                 announce.tenants_changed(
                     department_id=standing.budget.department_id, project_id=standing.budget.project_id
                 )
-    return told
+    return count
 
 
 def month_of(now: datetime) -> tuple[datetime, datetime]:
@@ -86,15 +89,15 @@ Key = tuple[Dimension, str]
 
 
 def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """By the owner's name, which nobody else may have while the owner is there."""
-    found: dict[Key, float] = {}
+    """Return the GPU-hours by the name of the owner, which is unique while the owner exists."""
+    sums: dict[Key, float] = {}
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:
         names.setdefault(dimension, []).append(name)
     for row in report(Acting.system("budgets"), UsageRequest(since, now, any_of=names), now):
         for dimension, name in row.names.items():
-            found[dimension, name] = found.get((dimension, name), 0.0) + row.gpu_hours
-    return found
+            sums[dimension, name] = sums.get((dimension, name), 0.0) + row.gpu_hours
+    return sums
 
 
 def _key(budget: Budget) -> Key:

@@ -1,9 +1,9 @@
 """Decayed usage of queues, integrated exactly at every change.
 
-Between two changes everything is constant, so nothing is sampled: a burst is charged for to the second.
-`used` grows by what is charged (beyond quota, or all, as the pool says), `parent` by what the parent held
-as its share. Both fade with the pool's half-life, or start anew with each window where it tumbles; what a
-sliding window has left behind is taken off again (see `window`).
+Between two changes all rates are constant, so nothing is sampled: a burst is charged to the second. `used`
+grows by the charged allocation (over quota, or all, by the pool's setting), `parent` by the parent's share.
+Both decay with the pool's half-life. A calendar window resets them; a sliding window subtracts the usage
+before its start (see `window`).
 """
 
 import math
@@ -25,7 +25,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a queue holds, what of it is charged, and what its parent holds as its share (per second)."""
+    """Allocation of a queue, the charged part of it, and the share of its parent (per second)."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -33,7 +33,7 @@ class Rates:
 
 
 def integral(value: float, rate: float, seconds: float, half_life: float | None) -> float:
-    """`value` after `seconds` at a constant `rate`; without a half-life nothing fades."""
+    """Return `value` after `seconds` at a constant `rate`; without a half-life nothing decays."""
     if half_life is None:
         return value + rate * seconds
     left = 2.0 ** (-seconds / half_life)
@@ -41,18 +41,18 @@ def integral(value: float, rate: float, seconds: float, half_life: float | None)
 
 
 def decayed(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
-    """The ledger of one queue as it stands at `now`, whenever it was last settled."""
+    """Return the usage of one queue at `now`, whenever its ledger was last settled."""
     used, parent = _advanced(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
         faded = integral(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
-        gone = _stood(row, pool, begin, then or WindowStart())
-        used, parent = (_less(value, left, faded) for value, left in zip((used, parent), gone, strict=True))
+        before = _ledger_at(row, pool, begin, then or WindowStart())
+        used, parent = (_less(value, left, faded) for value, left in zip((used, parent), before, strict=True))
     return Decayed(used, parent)
 
 
 def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
-    """Bring the ledger up to `now` and let it run on at other rates. The caller saves the row."""
+    """Advance the ledger to `now` and set its new rates. The caller saves the row."""
     used, parent = _advanced(row, pool, now)
     row.used, row.parent = list(used), list(parent)
     row.held, row.rate, row.parent_rate = list(rates.held), list(rates.charged), list(rates.parent)
@@ -60,7 +60,7 @@ def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
 
 
 def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
-    """Whether something changed, or has gone on for so long that nobody should look far back."""
+    """Return whether the rates changed, or the ledger was not settled for SETTLE_AFTER."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,
@@ -83,8 +83,8 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
     )
 
 
-def _stood(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
-    """The ledger as it was at a time in the past."""
+def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
+    """Return the ledger at a time in the past."""
     if at >= row.settled_at:
         return _advanced(row, pool, at)
     before = then.before
@@ -101,7 +101,7 @@ def _stood(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple
 
 
 def _between(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
-    """Part of the way from one value to the other, at the one rate that leads there."""
+    """Interpolate between two values at the constant rate that connects them."""
     if whole <= 0:
         return first
     weight = integral(0.0, 1.0, whole, half_life)
@@ -129,6 +129,6 @@ def _triple(values: Sequence[float]) -> Triple:
 
 
 def _window_start(now: datetime, window: int) -> datetime:
-    """Windows are counted from the epoch, so that everybody's begin together."""
+    """Return the start of the calendar window; windows are aligned to the epoch."""
     seconds = int(now.timestamp())
     return datetime.fromtimestamp(seconds - seconds % window, UTC)

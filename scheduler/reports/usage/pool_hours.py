@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """GPU-hours of one hour; of the present one, so far."""
+    """GPU-hours of one hour, or of the present hour so far."""
 
     at: datetime
     allocated: float
@@ -23,33 +23,34 @@ class Hour:
 
 
 def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Hour]:
-    """The latest ones, oldest first. Of everybody's work: how full a pool is, is no secret."""
+    """Return the last hours, oldest first, for the workloads of all tenants."""
     wanted = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
     held = _held({pool.name for pool in wanted}, first, now)
-    there = [0.0] * hours
+    totals = [0.0] * hours
     for pool in wanted:
         points = capacity_over_time(pool, now=now, span=now - first)
         for number, nodes in enumerate(_by_hour(points, first, now, hours)):
-            there[number] += nodes * pool.gpus_per_node
+            totals[number] += nodes * pool.gpus_per_node
     starts = [first + number * HOUR for number in range(hours)]
-    # A pod may outlast the moment at which history lost sight of its node.
+    # A pod may run longer than the capacity history lists its node.
     return [
-        Hour(at, held.get(at, 0.0), max(there[number], held.get(at, 0.0))) for number, at in enumerate(starts)
+        Hour(at, held.get(at, 0.0), max(totals[number], held.get(at, 0.0)))
+        for number, at in enumerate(starts)
     ]
 
 
 def _held(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
-    found: dict[datetime, float] = {}
+    sums: dict[datetime, float] = {}
     request = UsageRequest(first, now, group_by=(Dimension.POOL,), step=Step.HOUR)
     for row in report(Acting.system("overview"), request, now):
         if row.at is not None and row.names[Dimension.POOL] in pools:
-            found[row.at] = found.get(row.at, 0.0) + row.gpu_hours
-    return found
+            sums[row.at] = sums.get(row.at, 0.0) + row.gpu_hours
+    return sums
 
 
 def _by_hour(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Node-hours in each hour: a point holds until the next one."""
+    """Return the node-hours in each hour; a point is valid until the next one."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

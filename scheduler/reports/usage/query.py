@@ -21,7 +21,7 @@ def usage_request(
     time_zone: str | None = None,
     only: Mapping[str, str | None] | None = None,
 ) -> UsageRequest:
-    """The last thirty days by department and project, unless something else is said. Raises Invalid."""
+    """Return a request, by default for the last thirty days by department and project. Raises Invalid."""
     problems: list[Problem] = []
     begin, end = since or (until or now) - USUAL, until or now
     cut = Step(step) if step else None

@@ -1,7 +1,7 @@
 """Sum usage by department, project, person and pool, from hours to months.
 
-What pods gave back is in the hours (`UsageHour`); what they hold still is counted from the allocations
-themselves, up to now. So nothing is sampled, nothing is missing, and nothing is counted twice.
+Released allocations are in `UsageHour`; active ones are counted up to now. So nothing is sampled, missing or
+counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Dimension(StrEnum):
 
 
 class Step(StrEnum):
-    """Into which pieces the time is cut; days, weeks (from Monday) and months are those of the zone."""
+    """Length of the periods; days, weeks (from Monday) and months are those of the time zone."""
 
     HOUR = "hour"
     DAY = "day"
@@ -43,7 +43,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """From `since` (its hour counts whole) to before `until`; `step` None: the whole time is one piece."""
+    """A period from `since`, rounded down to the hour, to `until`; `step` None: one row for all of it."""
 
     since: datetime
     until: datetime
@@ -51,12 +51,12 @@ class UsageRequest:
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # names
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names: one of them is enough
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names, any of which may match
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """`at`: where its piece of time begins. `cost` in the currency of the prices; None: not all is known."""
+    """Usage of one period that begins at `at`. `cost` None: the price of a part is unknown."""
 
     at: datetime | None
     names: Mapping[Dimension, str]
@@ -90,7 +90,7 @@ HELD = """
            least(%(now)s, hour + interval '1 hour') - greatest(held.bound_at, hour)) AS lasted) AS part
      WHERE held.released_at IS NULL AND lasted > 0
 """
-# An hour costs what it cost when it began.
+# The price at the beginning of an hour applies to all of it.
 PRICED = """
       LEFT JOIN (SELECT pool_id AS priced_pool, until AS priced_until, lag(until, 1, '-infinity')
                           OVER (PARTITION BY pool_id ORDER BY until) AS priced_from
@@ -102,7 +102,7 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
 def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """What the person may see of it, piece by piece from the first, in each the most GPU-hours first."""
+    """Return the usage that the person may see, by period, in each the most GPU-hours first."""
     request = replace(request, since=hour_of(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
@@ -113,25 +113,25 @@ def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRo
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
         entry[3] = _plus(entry[3], hours, _price(pool, until, prices))
-    found = [
+    result = [
         UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _rounded(cost))
         for (at, *names), (gpu, cpu, memory, cost) in sums.items()
     ]
-    return sorted(found, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
+    return sorted(result, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
-    """Of all rows together; no cost where one is not known."""
+    """Return the sum of all rows; without a cost if that of a row is unknown."""
     rows = list(rows)
     costs = [row.cost for row in rows]
-    known = [cost for cost in costs if cost is not None]
+    priced = [cost for cost in costs if cost is not None]
     return UsageRow(
         at=None,
         names={},
         gpu_hours=sum(row.gpu_hours for row in rows),
         cpu_hours=sum(row.cpu_hours for row in rows),
         memory_gib_hours=sum(row.memory_gib_hours for row in rows),
-        cost=sum(known, Decimal(0)) if len(known) == len(costs) else None,
+        cost=sum(priced, Decimal(0)) if len(priced) == len(costs) else None,
     )
 
 
@@ -168,14 +168,14 @@ def hour_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _price(pool_id: int, until: datetime | None, known: Prices) -> Decimal | None:
-    """Of the time before `until`, or now. A pool that is gone has none."""
-    if (pool_id, until) not in known:
+def _price(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
+    """Return the price that was valid until `until`, or the present one; None if the pool was deleted."""
+    if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None
         pool = NodePool.objects.filter(pk=pool_id).first() if past is None else None
         now = current_price(pool) if pool is not None else None
-        known[pool_id, until] = now if past is None else past.price_per_gpu_hour
-    return known[pool_id, until]
+        cache[pool_id, until] = now if past is None else past.price_per_gpu_hour
+    return cache[pool_id, until]
 
 
 def _plus(cost: Decimal | None, hours: float, price: Decimal | None) -> Decimal | None:

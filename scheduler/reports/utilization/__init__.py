@@ -1,4 +1,4 @@
 """Measured utilization of pods beside their allocations.
 
-Words: *held* is what a pod's allocation says, *used* is what was measured of its processes and devices.
+*Held* means allocated to a pod, *used* means measured on its processes and devices.
 """

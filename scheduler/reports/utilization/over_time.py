@@ -13,7 +13,7 @@ from scheduler.models import UsePoint
 from scheduler.reports.usage.pool_hours import allocation_course
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
-BY_THE_MINUTE = timedelta(hours=6)  # more would be too many points to look at
+BY_THE_MINUTE = timedelta(hours=6)  # longer periods are shown by the hour
 LONGEST = timedelta(days=366)
 GPU_HOURS = 1000.0 * HOUR
 HELD = "pod__allocation__"
@@ -22,7 +22,7 @@ DEVICES = Func(F(f"{HELD}devices"), function="cardinality", output_field=Integer
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Of pods together, while they were measured; held is what these held. None: not measured."""
+    """Sums over pods that were measured; `held_` fields are their allocations. None: not measured."""
 
     at: datetime
     held_gpu_milli: int
@@ -38,8 +38,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UsedHour:
-    """GPU-hours of one hour; of the present one, so far. `known` is for how many of those held it was
-    measured how busy they were, `busy` for how many of these they were."""
+    """GPU-hours of one hour, or of the present hour so far.
+
+    `measured` is the part of `allocated` with measured utilization, `used` the busy part of it.
+    """
 
     at: datetime
     total: float
@@ -60,13 +62,16 @@ class MeanGpus:
 
 
 def step_for(since: datetime, until: datetime, now: datetime) -> int:
-    """The finest there still is of it, and that one can still look at."""
-    kept = timedelta(days=settings.BERTH_KEEP_DAYS["utilization by minute"])
-    return MINUTE if until - since <= BY_THE_MINUTE and since >= now - kept else HOUR
+    """Return the finest step that is still stored and gives a readable number of points."""
+    retention = timedelta(days=settings.BERTH_KEEP_DAYS["utilization by minute"])
+    return MINUTE if until - since <= BY_THE_MINUTE and since >= now - retention else HOUR
 
 
 def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
-    """Of the pods that `of` names, oldest first; times at which nothing was measured are missing."""
+    """Return the points of the pods that match `of`, oldest first.
+
+    Periods without measurements are missing.
+    """
     rows = UsePoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
     seconds = NullIf(F("seconds"), Value(0.0))
     sums = rows.order_by().values("at").annotate(
@@ -98,19 +103,19 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
 
 
 def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UsedHour]:
-    """The latest ones, oldest first. Of everybody's work: how full a pool is, is no secret."""
+    """Return the last hours, oldest first, for the workloads of all tenants."""
     wanted = list(pools)
     allocated = allocation_course(wanted, now, hours)
     rows = UsePoint.objects.filter(
         step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
     ).order_by()
     sums = rows.values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
-    measured = {at: (known / GPU_HOURS, busy / GPU_HOURS) for at, known, busy in sums}
-    found = []
+    by_hour = {at: (measured / GPU_HOURS, busy / GPU_HOURS) for at, measured, busy in sums}
+    result = []
     for hour in allocated:
-        known, busy = (min(each, hour.allocated) for each in measured.get(hour.at, (0.0, 0.0)))
-        found.append(UsedHour(hour.at, hour.total, hour.allocated, known, busy))
-    return found
+        measured, busy = (min(each, hour.allocated) for each in by_hour.get(hour.at, (0.0, 0.0)))
+        result.append(UsedHour(hour.at, hour.total, hour.allocated, measured, busy))
+    return result
 
 
 def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:

@@ -20,8 +20,8 @@ from scheduler import models
 
 log = logging.getLogger(__name__)
 
-AWAY = timedelta(minutes=5)  # of what was not looked at for so long nobody knows whether it was idle
-LONGEST_SECONDS = 60.0  # one reading stands for no more
+AWAY = timedelta(minutes=5)  # after a longer gap without readings, idle time starts again
+LONGEST_SECONDS = 60.0  # maximum period that one reading covers
 OfDevice = tuple[int | None, int | None]  # busy thousandths, MiB
 UNKNOWN: OfDevice = (None, None)
 
@@ -36,7 +36,7 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Of one pod. `seconds` is for how long it stands."""
+    """A measurement of one pod that covers `seconds`."""
 
     pod_id: uuid.UUID
     at: datetime
@@ -51,8 +51,8 @@ class Reading:
 
     @property
     def gpu_memory_mib(self) -> int | None:
-        known = [memory for _, memory in self.devices if memory is not None]
-        return sum(known) if known else None
+        measured = [memory for _, memory in self.devices if memory is not None]
+        return sum(measured) if measured else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Readings:
 
 
 def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime]) -> Readings:
-    """Asks every runtime once; one that does not answer is left out this time."""
+    """Read the utilization of all running pods; runtimes that do not answer are left out."""
     running = [Running._make(row) for row in _running()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
     before = models.PodUse.objects.in_bulk([each.pod_id for each in running])
@@ -71,9 +71,9 @@ def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime])
     measured = _measured(running, nodes, runtime_of)
     at = now()
     of_nodes = {
-        pk: found
+        pk: devices
         for pk, node in nodes.items()
-        if (found := on_node(node.devices, measured.devices.get(node.instance_id, ())))
+        if (devices := on_node(node.devices, measured.devices.get(node.instance_id, ())))
     }
     pods = []
     for pod in running:
@@ -88,7 +88,7 @@ def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime])
 def reading(
     pod: Running, use: PodUse, devices: tuple[OfDevice, ...], before: models.PodUse | None, at: datetime
 ) -> Reading:
-    """Processor time counts since the reading before it, of the first since the pod started."""
+    """Return a reading; CPU time counts since the previous reading, or since the pod started."""
     since = before.at if before is not None else pod.started_at or at
     passed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
@@ -101,19 +101,19 @@ def reading(
         cpu_milli=round(used / passed * MILLI) if passed > 0 else 0,
         memory_mib=use.memory_mib,
         devices=devices,
-        gpu_milli=pod.gpu_milli * sum(known is not None for known, _ in devices),
+        gpu_milli=pod.gpu_milli * sum(busy_milli is not None for busy_milli, _ in devices),
         busy_milli=busy,
         busy_at=_busy_at(busy, before, at),
     )
 
 
-def on_node(identities: Sequence[object], told: Iterable[DeviceUse]) -> tuple[OfDevice, ...]:
-    """In the order of the node's devices, which are known by their identity, or only by their number."""
-    by_name = {name: use for use in told for name in (str(use.index), use.identity)}
-    found = [by_name.get(str(identity)) for identity in identities]
-    if not any(found):
+def on_node(identities: Sequence[object], uses: Iterable[DeviceUse]) -> tuple[OfDevice, ...]:
+    """Return the measurements in the order of the node's devices, matched by identity or by number."""
+    by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
+    matched = [by_name.get(str(identity)) for identity in identities]
+    if not any(matched):
         return ()
-    return tuple((use.busy_milli, use.memory_mib) if use else UNKNOWN for use in found)
+    return tuple((use.busy_milli, use.memory_mib) if use else UNKNOWN for use in matched)
 
 
 def _running() -> Iterable[tuple[object, ...]]:
@@ -134,21 +134,21 @@ def _measured(
         pools[node.pool.runtime] = node.pool
         if node.devices:
             instances[node.pool.runtime].append(node.instance_id)
-    told = Measured({}, {})
+    result = Measured({}, {})
     for name, pool in sorted(pools.items()):
         try:
-            found = runtime_of(pool).measure(pods[name], instances[name])
+            answer = runtime_of(pool).measure(pods[name], instances[name])
         except (RuntimeFailure, LookupError, OSError) as error:
-            log.warning("what pods of the runtime %s use cannot be measured now: %s", name, error)
+            log.warning("utilization of pods of the runtime %s cannot be measured now: %s", name, error)
             continue
-        told = Measured({**told.pods, **found.pods}, {**told.devices, **found.devices})
-    return told
+        result = Measured({**result.pods, **answer.pods}, {**result.devices, **answer.devices})
+    return result
 
 
 def _busy(devices: Iterable[OfDevice]) -> int | None:
-    """The mean of those of which it is known."""
-    known = [busy for busy, _ in devices if busy is not None]
-    return round(sum(known) / len(known)) if known else None
+    """Return the mean utilization of the measured devices."""
+    measured = [busy for busy, _ in devices if busy is not None]
+    return round(sum(measured) / len(measured)) if measured else None
 
 
 def _busy_at(busy: int | None, before: models.PodUse | None, at: datetime) -> datetime | None:

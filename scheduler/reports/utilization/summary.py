@@ -19,9 +19,9 @@ MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Held and used, of one pod or of many. What is None was not measured.
+    """Allocated and used resources of one or more pods. None: not measured.
 
-    `known_gpu_milli` is how much of the GPUs held it is known of how busy they are.
+    `known_gpu_milli` is the part of the allocated GPUs with measured utilization.
     """
 
     at: datetime | None = None
@@ -39,7 +39,7 @@ class Use:
 
     @property
     def busy_percent(self) -> float | None:
-        """Of the GPUs of which it is known."""
+        """Utilization of the measured GPUs in percent."""
         if self.gpu_milli is None or not self.known_gpu_milli:
             return None
         return round(100 * self.gpu_milli / self.known_gpu_milli, 1)
@@ -47,12 +47,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU by its number on the node, with what was read of it."""
+    """A GPU by its number on the node, with its measurements."""
 
     index: int
     busy_milli: int | None
     memory_mib: int | None
-    shared: bool = False  # the pod holds a part of it, what was read is of the whole
+    shared: bool = False  # the pod holds a part of it; the measurements are of the whole device
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,63 +81,66 @@ COLUMNS = (
 
 
 def running() -> QuerySet[Allocation]:
-    """What pods that run hold."""
+    """Return the allocations of running pods."""
     return Allocation.objects.filter(released_at=None, pod__state__in=RUNS)
 
 
 def of_pods(held: QuerySet[Allocation], now: datetime) -> list[OfPod]:
-    """By run, rank and role."""
+    """Return the utilization of pods, ordered by run, rank and role."""
     rows = held.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
     return [_of_pod(row, now) for row in rows.values_list(*COLUMNS)]
 
 
 def together(uses: Iterable[Use]) -> Use:
-    """Of all of them; unknown where it is known of none."""
-    all_of_them = list(uses)
-    read = [use.at for use in all_of_them if use.at is not None]
+    """Return the sum of all; a value is None if it was measured for none of them."""
+    uses = list(uses)
+    read = [use.at for use in uses if use.at is not None]
     held = ("pods", "measured", "held_gpu_milli", "held_cpu_milli", "held_memory_mib",
             "held_gpu_memory_mib", "known_gpu_milli")  # fmt: skip
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
-    values: dict[str, Any] = {name: sum(getattr(use, name) for use in all_of_them) for name in held}
-    values |= {name: _sum(getattr(use, name) for use in all_of_them) for name in used}
+    values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in held}
+    values |= {name: _sum(getattr(use, name) for use in uses) for name in used}
     return Use(at=max(read, default=None), **values)
 
 
 def devices_of(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
-    """By node, of all its GPUs, whoever holds them; a node of which nothing is known has none here."""
+    """Return the measured GPUs of each node; nodes without measurements are missing."""
     rows = NodeUse.objects.filter(node__in=nodes, at__gte=now - FRESH)
     return {row.node_id: _devices(range(len(row.devices)), row.devices) for row in rows}
 
 
 def hosting(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
-    """Pool and GPUs of each node that may have pods."""
+    """Return pool id and number of GPUs of each node that may have pods."""
     rows = Node.objects.filter(pool__in=list(pools), state__in=HOSTING).order_by("pk")
     return rows.values_list("pool_id", "gpus")
 
 
 def _of_pod(row: Sequence[Any], now: datetime) -> OfPod:
-    told = dict(zip(COLUMNS, row, strict=True))
-    fresh = told["pod__use__at"] is not None and told["pod__use__at"] >= now - FRESH
-    read: Sequence[OfDevice] = told["pod__use__devices"] if fresh else ()
-    devices = _devices(told["devices"], read, shared=told["gpu_milli"] < MILLI)
-    known = [device.busy_milli for device in devices if device.busy_milli is not None]
+    values = dict(zip(COLUMNS, row, strict=True))
+    fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= now - FRESH
+    read: Sequence[OfDevice] = values["pod__use__devices"] if fresh else ()
+    devices = _devices(values["devices"], read, shared=values["gpu_milli"] < MILLI)
+    measured = [device.busy_milli for device in devices if device.busy_milli is not None]
     use = Use(
-        at=told["pod__use__at"] if fresh else None,
+        at=values["pod__use__at"] if fresh else None,
         pods=1,
         measured=int(fresh),
-        held_gpu_milli=told["gpu_milli"] * len(told["devices"]),
-        held_cpu_milli=told["cpu_milli"],
-        held_memory_mib=told["memory_mib"],
-        held_gpu_memory_mib=told["node__gpu_memory_mib"] * told["gpu_milli"] * len(told["devices"]) // MILLI,
-        known_gpu_milli=told["gpu_milli"] * len(known),
-        gpu_milli=round(told["gpu_milli"] * sum(known) / MILLI) if known else None,
+        held_gpu_milli=values["gpu_milli"] * len(values["devices"]),
+        held_cpu_milli=values["cpu_milli"],
+        held_memory_mib=values["memory_mib"],
+        held_gpu_memory_mib=values["node__gpu_memory_mib"]
+        * values["gpu_milli"]
+        * len(values["devices"])
+        // MILLI,
+        known_gpu_milli=values["gpu_milli"] * len(measured),
+        gpu_milli=round(values["gpu_milli"] * sum(measured) / MILLI) if measured else None,
         gpu_memory_mib=_sum(device.memory_mib for device in devices),
-        cpu_milli=told["pod__use__cpu_milli"] if fresh else None,
-        memory_mib=told["pod__use__memory_mib"] if fresh else None,
+        cpu_milli=values["pod__use__cpu_milli"] if fresh else None,
+        memory_mib=values["pod__use__memory_mib"] if fresh else None,
     )
     return OfPod(
-        told["pod_id"], told["pod__workload_id"], told["pod__role"], told["pod__index"], told["pod__run"],
-        told["node_id"], told["node__name"], told["node__pool__name"], use, devices,
+        values["pod_id"], values["pod__workload_id"], values["pod__role"], values["pod__index"],
+        values["pod__run"], values["node_id"], values["node__name"], values["node__pool__name"], use, devices,
     )  # fmt: skip
 
 
@@ -149,5 +152,5 @@ def _devices(numbers: Iterable[int], read: Sequence[OfDevice], *, shared: bool =
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None

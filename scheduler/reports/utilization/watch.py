@@ -1,8 +1,8 @@
 """The thread that measures utilization periodically.
 
-That of the process that leads measures, for the pods of a machine are seen from there; a lease of its own
-keeps two that believe they lead from counting the same seconds. It shares neither the scheduler's lock nor
-its transactions: if it is slow, or dies, nobody waits for it.
+It measures in the leading process, which sees the pods of its machine. A separate lease prevents two
+processes that both believe to lead from counting the same seconds. It shares neither the scheduler's lock nor
+its transactions, so a slow or dead thread delays nothing.
 """
 
 import logging
@@ -18,16 +18,16 @@ from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from scheduler.loop.context import always
 from scheduler.reports.utilization.readings import look
-from scheduler.reports.utilization.storage import write_down
+from scheduler.reports.utilization.storage import write_readings
 
 log = logging.getLogger(__name__)
 
 NAME = "use"
-LEASE_TIMES = 3  # the lease outlasts so many looks
+LEASE_TIMES = 3  # the lease lasts for this many measurements
 
 
 class UseWatch:
-    """`seconds` between two looks; none at all with 0."""
+    """Measures every `seconds` seconds; never with 0."""
 
     def __init__(
         self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float,
@@ -50,14 +50,14 @@ class UseWatch:
             self._thread.join(patience)
 
     def once(self) -> bool:
-        """False when it is for another process to measure."""
+        """Measure once; return False if another process measures."""
         if not self._leads():
             self._hand_on()
             return False
         self._held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
         if self._held is None:
             return False
-        write_down(look(self._clock.now, self._runtime_of), self._held)
+        write_readings(look(self._clock.now, self._runtime_of), self._held)
         return True
 
     def _hand_on(self) -> None:
@@ -71,17 +71,17 @@ class UseWatch:
                 self._guarded()
             self._hand_on()
         except (OperationalError, InterfaceError):
-            log.info("the database went first")
+            log.info("the database was stopped first")
         finally:
             connection.close()
 
     def _guarded(self) -> None:
         try:
             self.once()
-        except LeadershipLost as lost:
-            log.info("another process measures: %s", lost)
+        except LeadershipLost as error:
+            log.info("another process measures: %s", error)
         except (OperationalError, InterfaceError) as error:
-            log.warning("what pods use was not written down: %s", error)
+            log.warning("measurements were not stored: %s", error)
             connection.close()
         except Exception:
-            log.exception("what pods use could not be measured")
+            log.exception("pods could not be measured")

@@ -17,12 +17,12 @@ from scheduler.engine.from_spec import seconds_of, workload_from_spec
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.reports.evictions.records import foreseen
+from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
-from scheduler.reports.explanations.pool_readiness import told as retold
-from scheduler.reports.visibility import discreet, reader
+from scheduler.reports.explanations.pool_readiness import with_pool_readiness
+from scheduler.reports.visibility import reader, redacted
 from scheduler.reports.what_if.slots import dry_run_slot
-from scheduler.reports.what_if.what_if_cache import SPECS, asked_before
+from scheduler.reports.what_if.what_if_cache import SPECS, shared_cache
 
 
 def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: datetime) -> Prediction:
@@ -31,8 +31,8 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
     Raises RateLimited while too many dry runs of its project are in progress, and Conflict if a live
     workload has its name.
     """
-    with dry_run_slot(workload.project), asked_before() as learnt:
-        view = observe(now, SPECS, learnt.known)
+    with dry_run_slot(workload.project), shared_cache() as cache:
+        view = observe(now, SPECS, cache.observations)
         if workload.handle in view.workloads:
             raise name_taken(workload)
         candidate = workload_from_spec(
@@ -44,7 +44,7 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
             depends_on=(),
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
-        plan = decide_pools(snapshot, learnt.carried)
+        plan = decide_pools(snapshot, cache.layouts)
         prediction = _prediction(plan, workload, candidate, view, acting)
         if prediction.outcome != "would_wait":
             return prediction
@@ -58,8 +58,8 @@ def _prediction(
 ) -> Prediction:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     refusals = [refusal for refusal in plan.refusals if refusal.workload == workload.handle]
-    refusal = next(iter(retold(refusals, view.opening)), None)
-    evictions = render(reader(acting), foreseen(bundles, view, [candidate]))
+    refusal = next(iter(with_pool_readiness(refusals, view.opening)), None)
+    evictions = render(reader(acting), predicted_evictions(bundles, view, [candidate]))
     blockers = refusal.blockers if refusal else ()
     return Prediction(
         outcome=_outcome(bundles, refusal),
@@ -73,7 +73,7 @@ def _prediction(
         },
         decisions=[_decision(bundle, workload.handle) for bundle in bundles],
         evictions=[shown_eviction(each) for each in evictions],
-        blockers=[asdict(discreet(blocker, workload.handle)) for blocker in blockers],
+        blockers=[asdict(redacted(blocker, workload.handle)) for blocker in blockers],
         queue_position=refusal.position if refusal else None,
     )
 
@@ -100,7 +100,7 @@ def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:
 
 
 def shown_eviction(each: RenderedEviction) -> dict[str, Any]:
-    """Who would give way, in the words and under the discretion of the audit."""
+    """Return a predicted eviction, with the wording and the redactions of the audit."""
     row = each.row
     return {
         "kind": row.kind,

@@ -1,6 +1,6 @@
 """Preview quota edits with the real scheduler, storing nothing.
 
-Both plans are of the next cycle: one on the snapshot as it is, one with the edited quotas in it.
+It compares two plans for the next cycle: one with the present quotas, one with the edited ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,21 +22,21 @@ from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusa
 from scheduler.loop.decide import LayoutCache, decide_pools
 from scheduler.loop.observe.queues import Owner, entitlement
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.reports.evictions.records import foreseen
+from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import render
-from scheduler.reports.explanations.pool_readiness import told as retold
-from scheduler.reports.explanations.workload import in_door_units
-from scheduler.reports.visibility import Reader, discreet, own_departments, reader
+from scheduler.reports.explanations.pool_readiness import with_pool_readiness
+from scheduler.reports.explanations.workload import in_api_units
+from scheduler.reports.visibility import Reader, own_departments, reader, redacted
 from scheduler.reports.what_if.dry_run import shown_eviction
 from scheduler.reports.what_if.quota_warnings import warnings
-from scheduler.reports.what_if.what_if_cache import SPECS, Learnt, asked_before
+from scheduler.reports.what_if.what_if_cache import SPECS, WhatIfCache, shared_cache
 
 Document = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Hidden:
-    """What would change for people whose work the reader may not see: numbers, and nothing else."""
+    """Counts of the changes to workloads and queues that the reader may not see."""
 
     shares: int = 0
     starts: int = 0
@@ -48,7 +48,7 @@ class Hidden:
 
 @dataclass(slots=True)
 class Impact:
-    """`tag` names the versions that were looked at: apply asks for it in If-Match."""
+    """Effects of quota edits. `tag` identifies the compared versions; to apply them, send it in If-Match."""
 
     tag: str
     quotas: list[Document]
@@ -70,16 +70,16 @@ class Impact:
 
 
 def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Impact:
-    """Of a draft that `acting` may apply. Raises Invalid where its values cannot be."""
+    """Return the effects of a draft that `acting` may apply. Raises Invalid if its values are not allowed."""
     drafted = compare(draft)
-    with asked_before() as learnt:
-        return _looked_at(acting, drafted, now or timezone.now(), learnt)
+    with shared_cache() as cache:
+        return _looked_at(acting, drafted, now or timezone.now(), cache)
 
 
 def oddities(owner: Department | Project, pool: NodePool, now: datetime | None = None) -> list[Document]:
-    """What a preview would warn of, for a quota that is set already."""
-    with asked_before() as learnt:
-        seen = observe(now or timezone.now(), SPECS, learnt.known)
+    """Return the warnings of a preview for the present quota of an owner."""
+    with shared_cache() as cache:
+        seen = observe(now or timezone.now(), SPECS, cache.observations)
     try:
         queue = _queue_of(owner, seen)
     except KeyError:  # it was removed since
@@ -94,26 +94,26 @@ def _warned(snapshot: Snapshot, touched: Iterable[tuple[str, str]]) -> list[Docu
     ]
 
 
-def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, learnt: Learnt) -> Impact:
-    seen = observe(now, SPECS, learnt.known)
+def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, cache: WhatIfCache) -> Impact:
+    seen = observe(now, SPECS, cache.observations)
     edited = with_quotas(seen, drafted)
     impact = Impact(tag_of(drafted), [_quota(each) for each in drafted])
     eyes = reader(acting)
     touched = [(_queue_of(each.change.owner, seen), each.change.pool.name) for each in drafted]
     impact.warnings = _warned(edited, touched)
     if not impact.changes_nothing:
-        before, after = _plan(seen.snapshot, seen, learnt.carried), _plan(edited, seen)
+        before, after = _plan(seen.snapshot, seen, cache.layouts), _plan(edited, seen)
         _compare(impact, before, after, seen, eyes, own_departments(acting))
     return impact
 
 
 def _plan(snapshot: Snapshot, seen: ClusterView, carried: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, carried)
-    return replace(plan, refusals=retold(plan.refusals, seen.opening))
+    return replace(plan, refusals=with_pool_readiness(plan.refusals, seen.opening))
 
 
 def with_quotas(seen: ClusterView, drafted: Iterable[Drafted]) -> Snapshot:
-    """The snapshot as it would be with these quotas."""
+    """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in seen.snapshot.queues}
     for each in drafted:
         name, pool = _queue_of(each.change.owner, seen), each.change.pool.name
@@ -183,26 +183,26 @@ def _share(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
         "kind": "department" if owner.project_id is None else "project",
         "name": owner.name,
         "pool": new.pool,
-        "before": in_door_units(old.share),
-        "after": in_door_units(new.share),
-        "allocated": in_door_units(new.allocated),
+        "before": in_api_units(old.share),
+        "after": in_api_units(new.share),
+        "allocated": in_api_units(new.allocated),
     }
 
 
 def _starts(plan: Plan, seen: ClusterView) -> Mapping[str, Document]:
-    """Who is placed and was not, and where: at once, or as soon as others have stopped."""
+    """Return the workloads that the plan starts, at once or as soon as victims have stopped, with places."""
     standing = {workload.name for workload in seen.snapshot.workloads if workload.pods}
-    found: dict[str, Document] = {}
+    starts: dict[str, Document] = {}
     for bundle in plan.bundles:
         places = _places(bundle)
         if not places or bundle.workload in standing or bundle.kind is Kind.GROW:
             continue
-        found[bundle.workload] = {
+        starts[bundle.workload] = {
             "pool": bundle.pool,
             "gpus": sum(step.milli * len(step.devices) for step in places) / MILLI,
             "at_once": not any(step.reserved for step in places),
         }
-    return found
+    return starts
 
 
 def _places(bundle: Bundle) -> list[Place]:
@@ -218,8 +218,8 @@ def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, ey
 
 
 def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader) -> None:
-    anyway = {(gone.workload, gone.kind) for bundle in before.bundles for gone in bundle.evictions}
-    for each in render(eyes, foreseen(after.bundles, seen)):
+    anyway = {(each.workload, each.kind) for bundle in before.bundles for each in bundle.evictions}
+    for each in render(eyes, predicted_evictions(after.bundles, seen)):
         row = each.row
         if (f"{row.project_name}/{row.workload_name}", row.kind) in anyway:
             continue
@@ -235,7 +235,7 @@ def _reasons(impact: Impact, before: Plan, after: Plan, eyes: Reader) -> None:
     for refusal in after.refusals:
         old = was.get(refusal.workload)
         if old is not None and _reason(old) != _reason(refusal):
-            first = discreet(refusal.blockers[0], refusal.workload)
+            first = redacted(refusal.blockers[0], refusal.workload)
             entry = {"before": _reason(old), "after": str(first.reason), "message": first.message}
             _told_or_counted(impact, "reasons", refusal.workload, entry, eyes)
 

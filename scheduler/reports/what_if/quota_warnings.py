@@ -9,7 +9,6 @@ from berth.core.words import amount
 from scheduler.engine import model
 from scheduler.loop.observe.specs import roles_in
 
-GONE = (model.PodState.COMPLETED,)
 UP = (model.NodeState.READY, model.NodeState.BOOTING)
 Sums = list[int]
 
@@ -25,39 +24,40 @@ class Warned:
 
 
 def warnings(snapshot: model.Snapshot, touched: Iterable[tuple[str, str]]) -> list[Warned]:
-    """About the (queue, pool) that were edited, and the departments above them."""
+    """Return the warnings for edited (queue, pool) pairs and the departments above them."""
     queues = {queue.name: queue for queue in snapshot.queues}
-    held, firm = _held(snapshot, queues)
-    found: list[Warned] = []
-    asked: set[tuple[str, str]] = set()
+    held, non_preemptible = _held(snapshot, queues)
+    result: list[Warned] = []
+    checked: set[tuple[str, str]] = set()
     for name, pool in touched:
         queue = queues[name]
-        found += _of_queue(queue, pool, held[name, pool], firm[name, pool])
+        result += _of_queue(queue, pool, held[name, pool], non_preemptible[name, pool])
         top = queues[queue.parent] if queue.parent else queue
-        if (top.name, pool) not in asked:
-            asked.add((top.name, pool))
-            found += _of_department(top, pool, queues)
-        if queue.parent is None and ("", pool) not in asked:
-            asked.add(("", pool))
-            found += _of_pool(pool, snapshot)
-    return found
+        if (top.name, pool) not in checked:
+            checked.add((top.name, pool))
+            result += _of_department(top, pool, queues)
+        if queue.parent is None and ("", pool) not in checked:
+            checked.add(("", pool))
+            result += _of_pool(pool, snapshot)
+    return result
 
 
-def _of_queue(queue: model.Queue, pool: str, held: Sums, firm: Sums) -> Iterator[Warned]:
+def _of_queue(queue: model.Queue, pool: str, held: Sums, non_preemptible: Sums) -> Iterator[Warned]:
     entitled = queue.entitlements.get(pool, model.Entitlement())
     for kind, resource in enumerate(RESOURCES):
         quota, limit = entitled.quota[kind], entitled.limit[kind]
-        if quota is not None and firm[kind] > quota:
-            said = f"{amount(resource, firm[kind])} of non-preemptible work, beyond its quota of"
+        if quota is not None and non_preemptible[kind] > quota:
+            allocated = amount(resource, non_preemptible[kind])
             yield Warned(
                 "below_firm", queue.name, pool,
-                f"{queue.name} holds {said} {amount(resource, quota)}: it goes on, and no more of it starts.",
+                f"{queue.name} has {allocated} allocated to non-preemptible workloads, more than its quota "
+                f"of {amount(resource, quota)}. They keep running, but no more can start.",
             )  # fmt: skip
         if limit is not None and held[kind] > limit:
-            said = f"{amount(resource, held[kind])}, beyond its limit of {amount(resource, limit)}"
             yield Warned(
                 "limit_below_held", queue.name, pool,
-                f"{queue.name} holds {said}: nothing is stopped for that, and nothing more starts.",
+                f"{queue.name} has {amount(resource, held[kind])} allocated, more than its limit of "
+                f"{amount(resource, limit)}. Nothing is stopped, but nothing more can start.",
             )  # fmt: skip
 
 
@@ -66,12 +66,12 @@ def _of_department(top: model.Queue, pool: str, queues: Mapping[str, model.Queue
     inner = [queue for queue in queues.values() if queue.parent == top.name]
     quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in inner]
     for kind, resource, quota in _finite(own):
-        promised = _sum(bounds[kind] for bounds in quotas)
-        if promised is None or promised > quota:
+        total = _sum(bounds[kind] for bounds in quotas)
+        if total is None or total > quota:
             yield Warned(
                 "projects_above_department", top.name, pool,
-                f"The projects of {top.name} are promised {amount(resource, promised)}, "
-                f"{top.name} itself {amount(resource, quota)}: not all of them can have theirs at once.",
+                f"Project quotas in {top.name} add up to {amount(resource, total)}, more than the "
+                f"department's own quota ({amount(resource, quota)}). Not all of them can be used at once.",
             )  # fmt: skip
 
 
@@ -83,12 +83,12 @@ def _of_pool(pool: str, snapshot: model.Snapshot) -> Iterator[Warned]:
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in tops]
     for kind, resource in enumerate(RESOURCES):
-        promised = _sum(bounds[kind] for bounds in quotas if bounds[kind] is not None)
-        if promised is not None and promised > has[kind]:
+        total = _sum(bounds[kind] for bounds in quotas if bounds[kind] is not None)
+        if total is not None and total > has[kind]:
             yield Warned(
                 "departments_above_pool", "", pool,
-                f"Departments are promised {amount(resource, promised)} of {pool}, "
-                f"which has {amount(resource, has[kind])} now.",
+                f"Department quotas in {pool} add up to {amount(resource, total)}; "
+                f"the pool has {amount(resource, has[kind])} now.",
             )  # fmt: skip
 
 
@@ -111,15 +111,15 @@ def _sum(bounds: Iterable[int | None]) -> int | None:
 def _held(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
-    """By queue and pool: all that is held, and what of it is not preemptible."""
+    """Return allocations by queue and pool, and the non-preemptible part of them."""
     held: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
-    firm: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
+    non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}
     for workload in snapshot.workloads:
         roles = {role.name: role for role in roles_in(workload.tree)} if workload.pods else {}
         path = [workload.project, queues[workload.project].parent]
         for pod in workload.pods:
-            if pod.state in GONE or pod.node not in pools or pod.role not in roles:
+            if pod.state is model.PodState.COMPLETED or pod.node not in pools or pod.role not in roles:
                 continue
             request = roles[pod.role].request
             amounts = (pod.milli * len(pod.devices), request.cpu, request.memory_mib)
@@ -127,8 +127,8 @@ def _held(
                 if name is not None:
                     _add(held[name, pools[pod.node]], amounts)
                     if not workload.preemptible:
-                        _add(firm[name, pools[pod.node]], amounts)
-    return held, firm
+                        _add(non_preemptible[name, pools[pod.node]], amounts)
+    return held, non_preemptible
 
 
 def _add(sums: Sums, amounts: tuple[int, int, int]) -> None:

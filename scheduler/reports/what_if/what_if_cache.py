@@ -1,7 +1,6 @@
-"""Cache what earlier dry runs of this process learned.
+"""Cache of observations and layouts, shared by the dry runs of this process.
 
-It spares effort only: rows that are as they were are not read again, and decisions go on from how things
-stood.
+It only saves time: unchanged rows are not read again, and layouts are updated instead of rebuilt.
 """
 
 from collections.abc import Iterator
@@ -13,30 +12,30 @@ from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
 
-PATIENCE = 1.0  # seconds that a question waits for the one before it
+PATIENCE = 1.0  # seconds that a dry run waits for the cache
 
-SPECS = SpecCache()  # of this process: a second question parses nothing again
+SPECS = SpecCache()  # parsed documents, for all dry runs of this process
 
 
 @dataclass(slots=True)
-class Learnt:
-    """Of one question at a time."""
+class WhatIfCache:
+    """Caches that one dry run at a time may use."""
 
-    known: ObservationCache = field(default_factory=ObservationCache)
-    carried: LayoutCache = field(default_factory=LayoutCache)
+    observations: ObservationCache = field(default_factory=ObservationCache)
+    layouts: LayoutCache = field(default_factory=LayoutCache)
 
 
-_kept = Learnt()
+_shared = WhatIfCache()
 _free = Lock()
 
 
 @contextmanager
-def asked_before() -> Iterator[Learnt]:
-    """What is kept, to go on from; who would have to wait for long begins with nothing known."""
+def shared_cache() -> Iterator[WhatIfCache]:
+    """Lend the cache to one caller at a time; a caller that would wait too long gets an empty one."""
     if not _free.acquire(timeout=PATIENCE):
-        yield Learnt()
+        yield WhatIfCache()
         return
     try:
-        yield _kept
+        yield _shared
     finally:
         _free.release()

@@ -10,7 +10,7 @@ from projects.acting import Acting
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
 from scheduler.reports.evictions.rendering import RenderedEviction
-from scheduler.reports.explanations.pending_history import Waited, in_all, of_one_wait, wait_story
+from scheduler.reports.explanations.pending_history import PendingReason, during_wait, in_all, pending_history
 
 MOST_EVENTS = 100
 MOST_REASONS_LISTED = 4  # reasons of one pending period that are listed in sequence
@@ -98,11 +98,11 @@ def timeline(
         if since is None or each.row.at >= since
     ]
     entries.sort(key=lambda entry: entry.at)
-    history, now = wait_story(workload), timezone.now()
+    history, now = pending_history(workload), timezone.now()
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     if workload.phase in PENDING_PHASES and workload.reason and workload.explained_at is not None:
         last = Entry(workload.explained_at, "Still pending", workload.message, "warn")
-        complete.append(replace(last, reasons=_reasons(of_one_wait(history, workload.since, None), now)))
+        complete.append(replace(last, reasons=_reasons(during_wait(history, workload.since, None), now)))
     return Timeline(tuple(reversed(complete)), len(rows) > MOST_EVENTS)
 
 
@@ -153,14 +153,14 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
     return complete
 
 
-def _with_reasons(entry: Entry, history: Sequence[Waited], now: datetime) -> Entry:
+def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime) -> Entry:
     if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
-    parts = of_one_wait(history, entry.at - entry.lasted, entry.at)
+    parts = during_wait(history, entry.at - entry.lasted, entry.at)
     return replace(entry, reasons=_reasons(parts, now))
 
 
-def _reasons(parts: Sequence[Waited], now: datetime) -> PendingReasons | None:
+def _reasons(parts: Sequence[PendingReason], now: datetime) -> PendingReasons | None:
     if not parts:
         return None
     each = tuple((part.reason, part.since, part.lasted(now)) for part in parts)

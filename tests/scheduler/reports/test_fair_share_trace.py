@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from scheduler.models import QueueStanding
-from scheduler.reports.fair_share.trace import whole_story
+from scheduler.reports.fair_share.trace import full_share_trace
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.django_db
@@ -19,9 +19,9 @@ def test_the_story_from_what_a_cycle_left_is_the_one_from_all_workloads(stage: S
         stage.submit(f"theirs-{number}", cast.ads, roles=[{"name": "w", "min": 1, "max": 2, "gpu": 0.5}])
     stage.tick(2)
     owners = (cast.product, cast.vision, cast.ads)
-    left = [whole_story(owner, cast.pool) for owner in owners]
+    left = [full_share_trace(owner, cast.pool) for owner in owners]
     QueueStanding.objects.all().delete()
-    assert left == [whole_story(owner, cast.pool) for owner in owners]
+    assert left == [full_share_trace(owner, cast.pool) for owner in owners]
     assert any(chapter.rounds for chapters in left for chapter in chapters)
 
 
@@ -30,5 +30,5 @@ def test_no_workload_is_read_for_it(stage: Stage) -> None:
     stage.submit("train")
     stage.tick()
     with CaptureQueriesContext(connection) as asked:
-        whole_story(stage.cast.vision, stage.cast.pool)
+        full_share_trace(stage.cast.vision, stage.cast.pool)
     assert not [each["sql"] for each in asked.captured_queries if "projects_workload" in each["sql"]]

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from projects.models import Quota, Workload
 from projects.services import workloads
 from scheduler.reports.explanations import writer as explanations
-from scheduler.reports.explanations.pending_history import in_all, wait_story
+from scheduler.reports.explanations.pending_history import in_all, pending_history
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
@@ -20,7 +20,7 @@ def story(workload: Workload) -> list[tuple[str, int, int | None]]:
     workload.refresh_from_db()
     return [
         (each.reason, _second(each.since), None if each.until is None else _second(each.until))
-        for each in wait_story(workload)
+        for each in pending_history(workload)
     ]
 
 
@@ -95,7 +95,7 @@ def test_only_the_latest_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     assert len(kept) == 3
     assert [until for _, _, until in kept] == [kept[1][1], kept[2][1], None]
     assert {reason for reason, _, _ in kept} == {"OverFairShare", "ProjectLimit"}
-    told = in_all(wait_story(waits), stage.clock.now())
+    told = in_all(pending_history(waits), stage.clock.now())
     assert sum((lasted for _, lasted in told), timedelta()) == timedelta(seconds=30)
 
 

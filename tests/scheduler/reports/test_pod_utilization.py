@@ -262,6 +262,6 @@ def _die(name: str, at: str) -> None:
 
 def _late_write(held: lease.Held) -> None:
     from scheduler.reports.utilization.readings import Readings
-    from scheduler.reports.utilization.storage import write_down
+    from scheduler.reports.utilization.storage import write_readings
 
-    write_down(Readings(NOON), held)
+    write_readings(Readings(NOON), held)

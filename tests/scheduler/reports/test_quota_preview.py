@@ -112,11 +112,11 @@ def test_a_quota_can_be_removed_and_another_made_in_one_draft(full: Stage) -> No
     ("entry", "code", "part"),
     [
         (quota_of("project", "vision", gpu=6), "projects_above_department",
-         "The projects of research are promised 6 GPUs, research itself 4 GPUs"),
+         "Project quotas in research add up to 6 GPUs, more than the department's own quota (4 GPUs)."),
         (quota_of("department", "product", gpu=9), "departments_above_pool",
-         "Departments are promised 13 GPUs of local, which has 4 GPUs now."),
+         "Department quotas in local add up to 13 GPUs; the pool has 4 GPUs now."),
         (quota_of("project", "vision", gpu=1, limit={"gpu": 2}), "limit_below_held",
-         "vision holds 4 GPUs, beyond its limit of 2 GPUs"),
+         "vision has 4 GPUs allocated, more than its limit of 2 GPUs."),
     ],
 )  # fmt: skip
 def test_odd_quotas_are_warned_of(full: Stage, entry: Any, code: str, part: str) -> None:
@@ -130,7 +130,7 @@ def test_a_quota_below_what_non_preemptible_work_holds_is_warned_of(stage: Stage
     (warned,) = asked(stage, changes(quota_of("project", "vision", gpu=1))).warnings
     assert warned["code"] == "below_firm"
     assert warned["message"].startswith(
-        "vision holds 2 GPUs of non-preemptible work, beyond its quota of 1 GPU"
+        "vision has 2 GPUs allocated to non-preemptible workloads, more than its quota of 1 GPU."
     )
 
 

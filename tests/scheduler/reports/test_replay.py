@@ -67,7 +67,7 @@ def test_every_cycle_of_a_busy_day_is_decided_the_same_again(stage: Stage) -> No
     assert any(each.waiting for each in again)
     for each in again:
         assert each.identical, each.differences
-        assert each.summary.endswith("by the same engine.")
+        assert each.summary.endswith("with the same engine version.")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -140,13 +140,13 @@ def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
     text = "\n".join(again.differences)
     assert "then only: start for vision/train on local: place vision/train worker-0 on local-9" in text
     assert "now only: start for vision/train on local" in text
-    assert "vision/ghost: then has queue position 1 (Fragmented); now does not wait" in text
+    assert "vision/ghost: then has queue position 1 (Fragmented); now is not pending" in text
     assert "fair share of vision on local: then [1, 2, 3]; now [" in text
-    assert again.summary.startswith(f"Cycle {cycle.pk} is decided otherwise in 4 places")
+    assert again.summary.startswith(f"Replay of cycle {cycle.pk} differs in 4 places")
 
 
 def test_what_is_not_kept_cannot_be_replayed() -> None:
-    with pytest.raises(Conflict, match="is not kept"):
+    with pytest.raises(Conflict, match="is not stored"):
         replay(Cycle(pk=1, snapshot=None))
 
 

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from projects.services.workloads.prediction import Prediction, dry_run
-from scheduler.reports.what_if import what_if_cache as asked_before
+from scheduler.reports.what_if import what_if_cache
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
@@ -14,7 +14,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_before, "_kept", asked_before.Learnt())
+    monkeypatch.setattr(what_if_cache, "_shared", what_if_cache.WhatIfCache())
 
 
 def asked(stage: Stage, **document: object) -> Prediction:
@@ -24,7 +24,7 @@ def asked(stage: Stage, **document: object) -> Prediction:
 
 def afresh(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Prediction:
     with monkeypatch.context() as patch:
-        patch.setattr(asked_before, "_kept", asked_before.Learnt())
+        patch.setattr(what_if_cache, "_shared", what_if_cache.WhatIfCache())
         return asked(stage, **document)
 
 
@@ -65,12 +65,12 @@ def test_a_second_question_reads_no_row_that_is_as_it_was(stage: Stage) -> None:
 def test_who_asks_at_the_same_moment_begins_with_nothing_known(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_before, "PATIENCE", 0.01)
-    with asked_before.asked_before() as mine:
+    monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
+    with what_if_cache.shared_cache() as mine:
         assert asked(stage).outcome == "would_start"
-        with asked_before.asked_before() as other:
+        with what_if_cache.shared_cache() as other:
             assert other is not mine
-    with asked_before.asked_before() as again:
+    with what_if_cache.shared_cache() as again:
         assert again is mine
 
 
@@ -82,5 +82,5 @@ def test_a_question_that_fails_leaves_the_way_free(stage: Stage, monkeypatch: py
         patch.setattr("scheduler.reports.what_if.dry_run.decide_pools", broken)
         with pytest.raises(RuntimeError):
             asked(stage)
-    monkeypatch.setattr(asked_before, "PATIENCE", 0.01)
+    monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
     assert asked(stage) == afresh(stage, monkeypatch)
