@@ -34,7 +34,7 @@ GUARDS = ("If-Match", "If-None-Match")
 
 
 class BudgetValues(Body):
-    """What a month's budget is set to; what is left out stays as it was."""
+    """Values of a monthly budget; omitted fields keep their value."""
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
     warn_at: list[Annotated[int, Field(ge=1, le=1000)]] = Field(

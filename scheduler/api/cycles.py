@@ -95,8 +95,8 @@ class Replay(ApiView):
     @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
         no_query(request)
-        found = replay(find_cycle(self.acting, cycle_id))
-        return Response(ReplayAnswer(**{name: getattr(found, name) for name in ReplayAnswer.model_fields}))
+        replayed = replay(find_cycle(self.acting, cycle_id))
+        return Response(ReplayAnswer(**{name: getattr(replayed, name) for name in ReplayAnswer.model_fields}))
 
 
 def find_cycle(acting: Acting, cycle_id: int) -> Cycle:

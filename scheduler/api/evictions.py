@@ -86,7 +86,7 @@ class Evictions(ApiView):
     )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, EvictionsQuery)
-        rows = _found(self.acting, query)
+        rows = _filtered(self.acting, query)
         if query.format == "csv":
             return as_csv(request, rows, reader(self.acting))
         return Response(page(rows, query, NEWEST, presenting(self.acting)))
@@ -119,15 +119,15 @@ class EvictionMatrix(ApiView):
     @operation("Evictions summed by pair of projects", query=MatrixQuery, answer=MatrixAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, MatrixQuery)
-        every = pairs(_found(self.acting, query))
-        found = [
+        every = pairs(_filtered(self.acting, query))
+        answers = [
             PairAnswer(
                 victim_project=pair.victim, preemptor_project=pair.preemptor, evictions=pair.count,
                 gpus=from_milli(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )
             for pair in every[: query.limit]
         ]  # fmt: skip
-        return Response(MatrixAnswer(pairs=found, omitted=max(0, len(every) - query.limit)))
+        return Response(MatrixAnswer(pairs=answers, omitted=max(0, len(every) - query.limit)))
 
 
 class OneEviction(ApiView):
@@ -152,7 +152,7 @@ class EvictionsOfWorkload(ApiView):
 
 
 def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> StreamingHttpResponse:
-    """The whole list, however long, in the order of `rows`, as it comes out of the database."""
+    """Stream all rows as CSV, in their order."""
     shown = (answer(render(eyes, [row])[0]) for row in rows.iterator(chunk_size=1000))
     return csv_file(
         request, "evictions", COLUMNS, ([getattr(each, key) for key in COLUMNS] for each in shown)
@@ -187,7 +187,7 @@ def presenting(acting: Acting) -> Callable[[Sequence[Eviction]], list[Any]]:
     return lambda rows: [answer(each) for each in render(reader(acting), rows)]
 
 
-def _found(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Eviction]:
+def _filtered(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Eviction]:
     rows = selectors.evictions(acting)
     exact = {"kind": query.kind, "pool_name": query.pool, "project_name": query.project}
     rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})

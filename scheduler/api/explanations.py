@@ -33,7 +33,7 @@ class ExplanationAnswer(Answer):
         description="Sort keys that decided the queue position, most significant first."
     )
     expected_start: datetime | None
-    expected_start_reason: str = Field(description="What the estimate rests on, or why there is none.")
+    expected_start_reason: str = Field(description="The assumptions of the estimate, or why there is none.")
     blockers: list[BlockerAnswer]
     queue: dict[str, Any] = Field(
         description="Standing of its project and department; in `how`, by resource, the story of each share."
@@ -47,16 +47,16 @@ class ExplanationAnswer(Answer):
 
 
 class Explain(ApiView):
-    @operation("Why it is where it is", answer=ExplanationAnswer)
+    @operation("Explanation of a workload's state", answer=ExplanationAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workload = selectors.find_workload(self.acting, workload_id)
-        found = explain(self.acting, workload)
-        told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields}
-        told["queue"] = with_share_explanations(self.acting, workload, found.queue)
-        told["pending_history"] = [
+        explanation = explain(self.acting, workload)
+        values = {name: getattr(explanation, name) for name in ExplanationAnswer.model_fields}
+        values["queue"] = with_share_explanations(self.acting, workload, explanation.queue)
+        values["pending_history"] = [
             WaitedAnswer(reason=each.reason, since=each.since, until=each.until)
-            for each in found.pending_history
+            for each in explanation.pending_history
         ]
-        told["evictions"] = evictions.presenting(self.acting)(found.evictions)
-        return Response(ExplanationAnswer(**told))
+        values["evictions"] = evictions.presenting(self.acting)(explanation.evictions)
+        return Response(ExplanationAnswer(**values))

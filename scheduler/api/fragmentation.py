@@ -18,7 +18,7 @@ class LevelAnswer(Answer):
 
 
 class FragmentationAnswer(Answer):
-    """Whole devices of nodes that take work, neither held nor promised; CPU or memory may allow less."""
+    """Free whole devices of ready nodes, without reserved ones; CPU or memory may allow less."""
 
     nodes: int
     free_gpus: int
@@ -27,15 +27,19 @@ class FragmentationAnswer(Answer):
 
 
 class Fragmentation(PoolView):
-    @operation("In how many pieces its free GPUs lie", answer=FragmentationAnswer)
+    @operation("Fragmentation of a pool's free GPUs", answer=FragmentationAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        told = fragmentation_of(self.get_pool(name))
+        fragmentation = fragmentation_of(self.get_pool(name))
         levels = [
-            LevelAnswer(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas) for level in told.levels
+            LevelAnswer(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas)
+            for level in fragmentation.levels
         ]
         return Response(
             FragmentationAnswer(
-                nodes=told.nodes, free_gpus=told.whole, free_in_parts=from_milli(told.parts), levels=levels
+                nodes=fragmentation.nodes,
+                free_gpus=fragmentation.whole,
+                free_in_parts=from_milli(fragmentation.parts),
+                levels=levels,
             )
         )

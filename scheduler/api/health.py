@@ -32,7 +32,7 @@ class LastCycle(Answer):
     applied: int
     stale: int
     evictions: int
-    notes: list[str] = Field(description="What was found broken, and left out or gone around.")
+    notes: list[str] = Field(description="Inconsistencies that were scheduled around.")
 
 
 class Law(Answer):

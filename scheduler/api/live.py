@@ -1,4 +1,4 @@
-"""Tell open pages that something changed: the kind and the ids, only of what the reader may see."""
+"""Notify open pages of changes that the reader may see, by kind and ids."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 
 @dataclass(frozen=True)
 class Sight:
-    """Whose changes the reader may learn of."""
+    """The departments and projects whose changes the reader may see."""
 
     everything: bool
     departments: frozenset[int]
@@ -31,18 +31,20 @@ class Sight:
 
 
 class LiveConsumer(SignedInConsumer):
-    """Sends {"kind", "ids"}; ids of null: any of that kind; from `?since=` (seconds since 1970) on, if given.
-    Takes no orders."""
+    """Sends {"kind", "ids"}; ids of null mean any object of that kind.
+
+    With `?since=` (seconds since 1970) it starts with earlier changes. Messages from the client are ignored.
+    """
 
     async def permit(self, acting: Acting) -> int:
-        """Everybody who is signed in may listen; the roles say to what."""
+        """Accept every signed-in user; roles decide which changes are sent."""
         self.sight: Sight = await database_sync_to_async(sight_of)(acting)
         return 0
 
     async def prepare(self) -> None:
         self.queue = PageQueue()
         await sync_to_async(LISTENER.add(self.queue).wait, thread_sensitive=False)(5.0)
-        for note in self._missed():  # an open line means that nothing is missed from here on
+        for note in self._missed():  # from here on nothing is missed
             self.queue.put(note)
 
     async def disconnect(self, code: int) -> None:
@@ -59,7 +61,7 @@ class LiveConsumer(SignedInConsumer):
                 await self.send_json({"kind": note["kind"], "ids": note["ids"]})
 
     def _missed(self) -> list[Note]:
-        """What was announced between the moment that the page shows and this one."""
+        """Return the changes since the page was rendered."""
         since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
         return LISTENER.missed(float(since)) if SECONDS.fullmatch(since) else []
 

@@ -19,10 +19,10 @@ from pools.api.pools import PoolView
 from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 
-FIRST = Order("line", ("queue_position", "id"), annotated={"queue_position": IntegerField()})
+BY_POSITION = Order("queue", ("queue_position", "id"), annotated={"queue_position": IntegerField()})
 
 
-class WaiterAnswer(Answer):
+class PendingWorkloadAnswer(Answer):
     queue_position: int | None = Field(
         description="Among all pending workloads of the pool; null until a cycle has seen it."
     )
@@ -41,22 +41,22 @@ class WaiterAnswer(Answer):
     expected_start: datetime | None
 
 
-class LineAnswer(Answer):
+class QueueAnswer(Answer):
     workloads: int = Field(description="Pending workloads of the pool, including those not visible to you.")
     gpus: float
-    items: list[WaiterAnswer]
+    items: list[PendingWorkloadAnswer]
     next: str | None
 
 
-class LineOfPool(PoolView):
-    @operation("Pending workloads of a pool in queue order", query=ListQuery, answer=LineAnswer)
+class PoolQueue(PoolView):
+    @operation("Pending workloads of a pool in queue order", query=ListQuery, answer=QueueAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)
         length = length_of(pool)
-        found = page(line_of(self.acting, pool), query, FIRST, presented)
+        rows = page(line_of(self.acting, pool), query, BY_POSITION, presented)
         return Response(
-            LineAnswer(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **found)
+            QueueAnswer(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
         )
 
 
@@ -64,10 +64,10 @@ def presented(rows: Sequence[Workload]) -> list[Any]:
     return [answer(row) for row in rows]
 
 
-def answer(row: Any) -> WaiterAnswer:
-    told = row.explanation or {}
-    starts = told.get("expected_start")
-    return WaiterAnswer(
+def answer(row: Any) -> PendingWorkloadAnswer:
+    explanation = row.explanation or {}
+    starts = explanation.get("expected_start")
+    return PendingWorkloadAnswer(
         queue_position=None if row.queue_position == NOT_LOOKED_AT else row.queue_position,
         workload=row.pk,
         name=row.name,
@@ -78,6 +78,6 @@ def answer(row: Any) -> WaiterAnswer:
         submitted_at=row.submitted_at,
         reason=row.reason,
         message=row.message,
-        ordering=told.get("ordering", []),
+        ordering=explanation.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
     )

@@ -65,7 +65,7 @@ class HiddenAnswer(Answer):
 
 
 class ImpactAnswer(Answer):
-    """What the next cycle would do differently; for work that you may not see, numbers only."""
+    """Changes in the next cycle; for workloads that you may not see, counts only."""
 
     changes_nothing: bool
     quotas: list[QuotaEdit]
@@ -82,16 +82,16 @@ class ImpactAnswer(Answer):
 class QuotaPreview(ApiView):
     change_scope = "admin"
 
-    @operation("What an edited set of quotas would change; nothing is stored", body=DraftBody,
+    @operation("Preview of quota edits; nothing is stored", body=DraftBody,
                answer=ImpactAnswer)  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        found = preview(acting=self.acting, draft=read_draft(self.acting, parse_document(request)))
-        told = {name: getattr(found, name) for name in ImpactAnswer.model_fields if name != "hidden"}
-        hidden = {name: getattr(found.hidden, name) for name in HiddenAnswer.model_fields}
+        impact = preview(acting=self.acting, draft=read_draft(self.acting, parse_document(request)))
+        values = {name: getattr(impact, name) for name in ImpactAnswer.model_fields if name != "hidden"}
+        hidden = {name: getattr(impact.hidden, name) for name in HiddenAnswer.model_fields}
         return Response(
-            ImpactAnswer(**told, hidden=HiddenAnswer(**hidden)), headers={"ETag": etag(found.tag)}
+            ImpactAnswer(**values, hidden=HiddenAnswer(**hidden)), headers={"ETag": etag(impact.tag)}
         )
 
 

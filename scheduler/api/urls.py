@@ -41,7 +41,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("nodes/<str:name>/utilization", utilization.OfNode.as_view()),
     path("workloads/<uuid:workload_id>/utilization", utilization.OfWorkload.as_view()),
     path("usage", usage.UsageReport.as_view()),
-    path("node-pools/<str:name>/queue", queue_list.LineOfPool.as_view()),
+    path("node-pools/<str:name>/queue", queue_list.PoolQueue.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
     path("cycles/<int:cycle_id>/replay", cycles.Replay.as_view()),

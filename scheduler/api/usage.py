@@ -111,7 +111,7 @@ def _cursor(position: int) -> str:
 
 
 def _position(cursor: str | None) -> int:
-    """The report is added up anew for each page; what ended before now never changes its place."""
+    """Return the sort position of a row. Each page sums again; past periods keep their position."""
     if cursor is None:
         return 0
     try:

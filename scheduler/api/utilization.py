@@ -100,7 +100,7 @@ class OfPoolAnswer(Answer):
 
 
 class HourAnswer(Answer):
-    """GPU-hours of one hour; of the present one, so far."""
+    """GPU-hours of one hour, or of the present hour so far."""
 
     at: datetime
     total: float
@@ -146,7 +146,7 @@ class OfWorkload(ApiView):
 
 
 class OfNode(ApiView):
-    @operation("What its pods use, and how busy its GPUs are", query=SpanQuery, answer=OneNodeUseAnswer)
+    @operation("Utilization of a node, its pods and GPUs", query=SpanQuery, answer=OneNodeUseAnswer)
     def get(self, request: Request, name: str) -> Response:
         query, now = parse_query(request, SpanQuery), timezone.now()
         node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.acting)).first()
@@ -164,13 +164,13 @@ class NodesQuery(ListQuery):
 
 
 class OfNodes(ApiView):
-    @operation("What is used on each node", query=NodesQuery, page=NodeUseAnswer)
+    @operation("Utilization of nodes", query=NodesQuery, page=NodeUseAnswer)
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, NodesQuery), timezone.now()
         rows = machines.nodes().filter(pk__in=visible_nodes(self.acting))
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
-        return Response(page(rows, query, BY_PLACE, lambda found: _of_nodes(found, now)))
+        return Response(page(rows, query, BY_PLACE, lambda nodes: _of_nodes(nodes, now)))
 
 
 class WorkloadsQuery(ListQuery):
@@ -180,7 +180,9 @@ class WorkloadsQuery(ListQuery):
 
 class OfWorkloads(ApiView):
     @operation(
-        "What each running workload uses, most GPUs held first", query=WorkloadsQuery, page=OfWorkloadAnswer
+        "Utilization of running workloads, most allocated GPUs first",
+        query=WorkloadsQuery,
+        page=OfWorkloadAnswer,
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, WorkloadsQuery), timezone.now()
@@ -190,7 +192,7 @@ class OfWorkloads(ApiView):
             rows = rows.filter(project__name=query.project)
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
-        return Response(page(rows, query, MOST_HELD, lambda found: _of_workloads(found, now)))
+        return Response(page(rows, query, MOST_HELD, lambda workloads: _of_workloads(workloads, now)))
 
 
 class ClusterQuery(Query):
@@ -199,9 +201,7 @@ class ClusterQuery(Query):
 
 
 class OfCluster(ApiView):
-    @operation(
-        "What is used of what is held, by pool and by hour", query=ClusterQuery, answer=ClusterUseAnswer
-    )
+    @operation("Utilization by pool and by hour", query=ClusterQuery, answer=ClusterUseAnswer)
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, ClusterQuery), timezone.now()
         pools = list(visible_pools(self.acting).order_by("name"))
@@ -254,15 +254,15 @@ def _of_pools(pools: Sequence[NodePool], now: datetime) -> list[tuple[OfPoolAnsw
     there = {pool.pk: list[int]() for pool in pools}
     for pool_id, gpus in summary.hosting(pools):
         there[pool_id].append(gpus)
-    found = []
+    answers = []
     for pool in pools:
         use = summary.together(pod.use for pod in pods if pod.pool == pool.name)
         of_nodes = there[pool.pk]
         answer = OfPoolAnswer(
             pool=pool.name, nodes=len(of_nodes), gpus=sum(of_nodes), now=use_answer(use)
         )  # fmt: skip
-        found.append((answer, use))
-    return found
+        answers.append((answer, use))
+    return answers
 
 
 def _hours(pools: Sequence[NodePool], now: datetime, hours: int) -> list[HourAnswer]:

@@ -1,4 +1,4 @@
-"""What a scheduler process keeps from one tick to the next."""
+"""State of a scheduler process between ticks."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ Runtimes = Callable[[NodePool], Runtime]
 
 @dataclass(slots=True)
 class SentOrders:
-    """What this process told the runtimes and when, so that not every tick says it again."""
+    """Orders that this process sent to the runtimes, and when, so that ticks do not repeat them."""
 
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -33,9 +33,9 @@ def always() -> bool:
 
 @dataclass(slots=True)
 class SchedulerContext:
-    """`held` fences every write; `leads` is asked before every call to a machine, which no fence guards.
+    """`held` fences every write; `leads` is checked before every call to a machine, which cannot be fenced.
 
-    What is remembered here spares work and decides nothing: who takes over the lead begins without.
+    The caches only save work and decide nothing: a new leader starts without them.
     """
 
     held: Held

@@ -103,12 +103,12 @@ def _record(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
     view, plan, record = run.view, run.plan, run.record
-    foreseen = forecasts(view.snapshot, plan) if newest else {}
+    predicted = forecasts(view.snapshot, plan) if newest else {}
     with fenced(context.held):
         explained, written = 0, False
         if newest:
             refusals = with_pool_readiness(plan.refusals, view.opening)
-            explained = memory.explanations.write(view, refusals, record.pk, foreseen)
+            explained = memory.explanations.write(view, refusals, record.pk, predicted)
             store_standings(view, plan.queues)
             settle_usage(view.at)
         all_notes = (*plan.notes, *notes)
@@ -127,7 +127,7 @@ def _record(
 
 
 def record_failure(timer: CycleTimer, held: Held, memory: CycleMemory, notes: Sequence[str]) -> bool:
-    """Write a cycle that came to no decision, once for as long as the same is wrong."""
+    """Write a failed cycle, once for as long as its notes are the same."""
     if tuple(notes) == memory.notes:
         return False
     with fenced(held):
@@ -153,7 +153,7 @@ def finish(run: CycleRun, notes: Sequence[str]) -> None:
 
 
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Packed outside the transaction. A crash before costs the replay of this cycle, no more."""
+    """Pack the snapshot outside the transaction; a crash before only makes the cycle impossible to replay."""
     snapshot = pack(run.view.snapshot, run.plan, memory.texts)
     if snapshot is not None:
         with fenced(context.held):

@@ -11,7 +11,7 @@ from berth.core.version import installed_version
 
 @cache
 def engine_version() -> str:
-    """Such as `0.1.0+3f2a9c81d0`; another one means that a replay may decide otherwise."""
+    """Return such as `0.1.0+3f2a9c81d0`; with another version a replay may decide differently."""
     digest = hashlib.blake2b(digest_size=5)
     for folder in (scheduler.engine, berth.core):
         for path in sorted(Path(folder.__path__[0]).rglob("*.py")):

@@ -11,9 +11,9 @@ def begin() -> None:
 
 
 def in_cycle(cycle: int | None, *spans: Span) -> None:
-    """From now on, as soon as the cycle has a row. One in which nothing happened may never have one."""
+    """Add the cycle's id to logs and spans, once its row exists; a cycle without changes may have none."""
     if cycle is None:
         return
     bind_contextvars(cycle=cycle)
-    for told in spans:
-        told.tell(berth__cycle=cycle)
+    for traced in spans:
+        traced.tell(berth__cycle=cycle)

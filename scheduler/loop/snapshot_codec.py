@@ -1,7 +1,7 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files refuse values that nobody should write by hand; a snapshot must carry every value that rows can
-have. Fields with their default value are left out.
+Scenario files reject values that should not be written by hand; a snapshot must carry every value that rows
+can have. Fields with their default value are left out.
 """
 
 import json

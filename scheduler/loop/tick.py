@@ -51,7 +51,7 @@ SWEEP_EVERY = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class Loop:
-    """The loop of one scheduler that leads. What it remembers saves work and decides nothing."""
+    """The loop of the leading scheduler. Its caches only save work and decide nothing."""
 
     context: SchedulerContext
     clock: Clock

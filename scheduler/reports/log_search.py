@@ -1,4 +1,4 @@
-"""Search the log of a pod piece by piece, in bounded memory."""
+"""Search the log of a pod in chunks, in bounded memory."""
 
 import time
 from collections import deque
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pools.runtimes.base import LogChunk
 
 PIECE = 4 * 1024 * 1024
-SECONDS = 8.0  # of one search; who wants the rest asks for it
+SECONDS = 8.0  # per search; the client continues with the returned position
 TEXT_MAX = 200
-LINE_MAX = 4096  # bytes that are shown of a line
+LINE_MAX = 4096  # bytes shown of a line
 AROUND_MAX = 20
-NEAR = 64 * 1024  # lines around a hit are looked for so far
+NEAR = 64 * 1024  # bytes before and after a match that are searched for context lines
 Read = Callable[[int, int], LogChunk]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a line begins: its byte, and its number among the lines that are kept, from 1."""
+    """Start of a line: its byte, and its number among the stored lines, from 1."""
 
     offset: int
     line: int
@@ -36,10 +36,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A search result: `matches` counts all lines up to `searched_bytes`, `lines` has the first ones.
+class LogMatches:
+    """Result of a search: `matches` counts all matching lines up to `searched_bytes`, `lines` has the first.
 
-    `following` is where to go on: behind the last of `lines` if there are more, else where time ran out.
+    `following` is where to continue: after the last of `lines` if there are more, else where time ran out.
     """
 
     matches: int
@@ -50,19 +50,19 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """Whether it came to the end that the log had."""
+        """Whether the search reached the end of the log."""
         return self.searched_bytes >= self.size
 
 
-class Searching:
-    """One pass over the pieces. A line counts once, also one that never ends."""
+class _Search:
+    """One pass over the chunks. A line counts once, even if it is not complete."""
 
     def __init__(self, wanted: bytes, ignore_case: bool, start: Place, most: int) -> None:
         self._wanted, self._fold = wanted.lower() if ignore_case else wanted, ignore_case
         self._most = most
-        self._line = start  # the one that is being read
-        self._hit = False  # it has matched already
-        self._rest = b""  # its last bytes, where what is wanted may have begun
+        self._line = start  # the line that is being read
+        self._hit = False  # whether it has matched already
+        self._rest = b""  # its last bytes, in which a match may begin
         self._next = start.offset
         self.matches = 0
         self.places: list[Place] = []
@@ -70,11 +70,11 @@ class Searching:
 
     @property
     def reached(self) -> Place:
-        """The beginning of the line that was not read to its end."""
+        """The start of the line that was not read to its end."""
         return self._line
 
     def take(self, chunk: LogChunk) -> None:
-        if chunk.offset != self._next:  # bytes in between are not kept any more: a line ends there
+        if chunk.offset != self._next:  # the bytes in between were deleted: a line ends there
             self._line, self._hit, self._rest = Place(chunk.offset, self._line.line + 1), False, b""
         self._next = chunk.next_offset
         begin = chunk.offset - len(self._rest)  # of `data` in the log
@@ -82,13 +82,13 @@ class Searching:
         looked = data.lower() if self._fold else data
         position = 0
         while True:
-            found = -1 if self._hit else looked.find(self._wanted, position)
-            if found < 0 and not self._hit:
+            hit_at = -1 if self._hit else looked.find(self._wanted, position)
+            if hit_at < 0 and not self._hit:
                 break
-            if found >= 0:
-                self._pass_lines(data, begin, position, found)
+            if hit_at >= 0:
+                self._pass_lines(data, begin, position, hit_at)
                 self._count()
-                position = found
+                position = hit_at
             end = data.find(b"\n", position)
             if end < 0:
                 self._rest = b""
@@ -97,7 +97,7 @@ class Searching:
             position = end + 1
         self._pass_lines(data, begin, position, len(data))
         self._rest = data[max(position, len(data) - len(self._wanted) + 1) :]
-        cut = self._rest.rfind(b"\n")  # what is wanted lies within a line
+        cut = self._rest.rfind(b"\n")  # a match lies within one line
         self._rest = self._rest[cut + 1 :]
 
     def _pass_lines(self, data: bytes, begin: int, start: int, end: int) -> None:
@@ -118,9 +118,9 @@ class Searching:
 def search(
     read: Read, text: str, *, start: Place = BEGIN, most: int = 50, around: int = 0,
     ignore_case: bool = False, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic,
-) -> Found:  # fmt: skip
-    """Letters of other alphabets than A to Z differ by case also where case is ignored."""
-    searching = Searching(text.encode(), ignore_case, start, most)
+) -> LogMatches:  # fmt: skip
+    """Search a log for a text. `ignore_case` applies to the letters A to Z only."""
+    searching = _Search(text.encode(), ignore_case, start, most)
     until, offset = clock() + seconds, start.offset
     size = read(offset, 0).size
     while offset < size:
@@ -135,7 +135,7 @@ def search(
         offset = max(offset, size)
     whole = offset >= size
     lines = tuple(_shown(read, place, around) for place in searching.places)
-    return Found(
+    return LogMatches(
         searching.matches, lines, size, offset,
         searching.beyond or (None if whole else searching.reached),
     )  # fmt: skip

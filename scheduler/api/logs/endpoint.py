@@ -23,7 +23,7 @@ from projects import selectors
 from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of
 
 TEXT = "text/plain; charset=utf-8"
-POLL = 0.2  # seconds between two looks at a log that is silent
+POLL = 0.2  # seconds between two reads of a log without new data
 PODS_MAX = 2**31 - 1
 
 
@@ -37,7 +37,7 @@ class LogsQuery(Query):
 
 
 class Logs(ApiView):
-    @operation("What a pod printed", query=LogsQuery, media_type="text/plain")
+    @operation("Log of a pod", query=LogsQuery, media_type="text/plain")
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, LogsQuery)
         if query.tail is not None and "offset" in query.model_fields_set:
@@ -57,7 +57,7 @@ class Logs(ApiView):
 
 
 async def _followed(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
-    """Holds neither a thread nor a connection while the pod is silent; cancelled when the client goes."""
+    """Stream the log without a thread while it is idle; cancelled when the client disconnects."""
     while True:
         if chunk.data:
             yield chunk.data
@@ -68,11 +68,11 @@ async def _followed(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
         try:
             chunk = await sync_to_async(_next)(log, chunk)
         except BerthError:
-            return  # the headers are sent: an early end is all that can be said
+            return  # the headers are sent: ending the stream early is the only way to report it
 
 
 def _followed_in_a_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
-    """For servers of one thread per request."""
+    """Stream the log on servers with one thread per request."""
     while True:
         if chunk.data:
             yield chunk.data

@@ -1,4 +1,4 @@
-"""Send what a pod writes to its log to an open page, as it is written."""
+"""Stream the log of a pod to an open page."""
 
 import asyncio
 import codecs
@@ -14,12 +14,12 @@ from scheduler.api.logs.pod_log import PodLog, log_of_pod
 
 NOT_THERE = 4404
 PIECE = 256 * 1024
-SILENT_SECONDS = 0.5  # between two looks at a log to which nothing was added
+SILENT_SECONDS = 0.5  # between two reads of a log without new data
 TROUBLED_SECONDS = 3.0
 
 
 class LogConsumer(SignedInConsumer):
-    """Sends {"text", "begin", "next", "complete"}, from `?offset=` of `?pod=` on, to the pod's end."""
+    """Sends {"text", "begin", "next", "complete"} for `?pod=` from `?offset=` on, until the pod has ended."""
 
     async def permit(self, acting: Acting) -> int:
         workload = self.scope["url_route"]["kwargs"]["workload_id"]
@@ -33,8 +33,12 @@ class LogConsumer(SignedInConsumer):
 
     async def send_messages(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        given = self._query("offset", "0")
-        offset = int(given) if given.isascii() and given.isdigit() and len(given) < 17 else 0
+        offset_text = self._query("offset", "0")
+        offset = (
+            int(offset_text)
+            if offset_text.isascii() and offset_text.isdigit() and len(offset_text) < 17
+            else 0
+        )
         while True:
             try:
                 chunk: LogChunk = await database_sync_to_async(self.log.piece)(offset, PIECE)

@@ -1,4 +1,4 @@
-"""Read the log of a pod in pieces of bounded size, wherever it runs."""
+"""Read the log of a pod in chunks of bounded size, from any runtime."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -16,26 +16,26 @@ from projects.models.workloads import LIVE_POD_STATES
 
 PIECE_MAX = 2**20
 MOST_NAMED = 20  # pods
-TAIL_MAX = 2**20  # so many bytes are looked through for the last lines
+TAIL_MAX = 2**20  # bytes that are searched for the last lines
 
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """The log of one pod. A runtime that has not heard of the pod yet has not seen its end either."""
+    """The log of one pod; incomplete while the pod is live, even if its runtime does not know it yet."""
 
     pod: Pod
     runtime: Runtime
 
     def piece(self, offset: int, limit: int = PIECE_MAX) -> LogChunk:
         try:
-            complete = self._has_ended()  # before reading: what comes in between is read next time
+            complete = self._has_ended()  # before reading, so that data written in between is read next time
             chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, PIECE_MAX))
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}") from None
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def long_piece(self, offset: int, limit: int) -> LogChunk:
-        """For who reads all of it; says nothing of whether more will come."""
+        """Return a chunk of any size for a reader of the whole log; `complete` has no meaning."""
         try:
             return self.runtime.read_log(str(self.pod.pk), offset, limit)
         except (RuntimeFailure, OSError) as error:
@@ -46,7 +46,7 @@ class PodLog:
         return f"{self.pod.role}-{self.pod.index}"
 
     def tail(self, lines: int) -> LogChunk:
-        """The last lines, of at most TAIL_MAX bytes, however long a line is."""
+        """Return the last lines, at most TAIL_MAX bytes."""
         size = self.piece(0, 0).size
         chunk = self.piece(max(0, size - TAIL_MAX), TAIL_MAX)
         cut = _start_of_last(chunk.data, lines)
@@ -58,23 +58,23 @@ class PodLog:
         report = self.runtime.look([str(self.pod.pk)])[str(self.pod.pk)]
         if report.state != PodState.UNKNOWN:
             return report.state == PodState.EXITED
-        # Not started yet, or forgotten after its end: the row knows.
+        # Not started yet, or no longer known to the runtime: read the row.
         state = Pod.objects.filter(pk=self.pod.pk).values_list("state", flat=True).first()
         return state not in LIVE_POD_STATES
 
 
 def _no_pod(pods: QuerySet[Pod], name: str | None, run: int | None) -> str:
-    """What was asked for, and what there is."""
+    """Return an error message that names the requested pod and the existing ones."""
     latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MOST_NAMED]
     if not latest or (name is None and run is None):
         return "It has not started: there is no log yet."
-    asked = " of ".join(part for part in (name and f"pod {name}", run and f"run {run}") if part)
+    requested = " of ".join(part for part in (name and f"pod {name}", run and f"run {run}") if part)
     named = ", ".join(f"{role}-{index}" for last, role, index in latest if last == latest[0][0])
-    return f"There is no {asked}; in run {latest[0][0]}, the latest, there are {named}."
+    return f"There is no {requested}. Pods of the latest run, {latest[0][0]}: {named}."
 
 
 def log_of_pod(acting: Acting, workload_id: UUID, pod_id: str) -> PodLog:
-    """Of the pod with that id."""
+    """Return the log of the pod with this id. Raises NotFound or Unavailable."""
     try:
         pod = selectors.pods(acting).get(workload=workload_id, pk=UUID(pod_id))
         return PodLog(pod, wired().runtime_of(pod.node.pool))
@@ -85,7 +85,10 @@ def log_of_pod(acting: Acting, workload_id: UUID, pod_id: str) -> PodLog:
 
 
 def log_of(acting: Acting, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
-    """Of the pod named ROLE-INDEX, else of rank 0, in that run, else in the latest; its latest attempt."""
+    """Return the log of the latest attempt of a pod, by default of rank 0 in the latest run.
+
+    `name` is ROLE-INDEX. Raises NotFound or Unavailable.
+    """
     pods = selectors.pods(acting).filter(workload=workload)
     if run is not None:
         pods = pods.filter(run=run)

@@ -47,7 +47,7 @@ class SearchQuery(Query):
 
 
 class LogLineAnswer(Answer):
-    """Long lines are cut, bytes that are no text replaced."""
+    """A line of a log. Long lines are cut, invalid bytes replaced."""
 
     line: int = Field(description="Its number among the lines that are kept, from 1.")
     offset: int = Field(description="Its first byte.")
@@ -56,7 +56,7 @@ class LogLineAnswer(Answer):
     after: list[str]
 
 
-class FoundAnswer(Answer):
+class LogSearchAnswer(Answer):
     pod: str
     run: int
     matches: int = Field(description="Lines from where the search began to `searched_bytes`.")
@@ -67,28 +67,28 @@ class FoundAnswer(Answer):
 
 
 class SearchLogs(ApiView):
-    @operation("Lines of what a pod printed that contain a text", query=SearchQuery, answer=FoundAnswer)
+    @operation("Lines of a pod's log that contain a text", query=SearchQuery, answer=LogSearchAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, SearchQuery)
         workload = selectors.find_workload(self.acting, workload_id)
         log = log_of(self.acting, workload, name=query.pod, run=query.run)
-        found = log_search.search(
+        result = log_search.search(
             log.long_piece, query.text, start=place_of(query.cursor or ""), most=query.limit,
             around=query.around, ignore_case=query.ignore_case,
         )  # fmt: skip
         return Response(
-            FoundAnswer(
-                pod=log.name, run=log.pod.run, matches=found.matches, size=found.size,
-                searched_bytes=found.searched_bytes, items=[_line(line) for line in found.lines],
-                next=cursor_of(found.following),
+            LogSearchAnswer(
+                pod=log.name, run=log.pod.run, matches=result.matches, size=result.size,
+                searched_bytes=result.searched_bytes, items=[_line(line) for line in result.lines],
+                next=cursor_of(result.following),
             )
         )  # fmt: skip
 
 
 def place_of(cursor: str) -> Place:
-    """The beginning, where it makes no sense."""
-    told = CURSOR.fullmatch(cursor)
-    return Place(int(told[1]), int(told[2])) if told else log_search.BEGIN
+    """Return the position of a cursor, or the beginning if the cursor is invalid."""
+    match = CURSOR.fullmatch(cursor)
+    return Place(int(match[1]), int(match[2])) if match else log_search.BEGIN
 
 
 def cursor_of(place: Place | None) -> str | None:

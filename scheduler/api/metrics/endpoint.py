@@ -113,7 +113,7 @@ def _work() -> Iterable[Metric]:
 
 
 def _cycles() -> Iterable[Metric]:
-    found: list[Any] = list(
+    cycles: list[Any] = list(
         Cycle.objects.order_by("-id").values("id", "at", "pending", "observe_ms", "decide_ms", "commit_ms")[
             :LATEST
         ]
@@ -122,18 +122,18 @@ def _cycles() -> Iterable[Metric]:
         "berth_cycle_seconds", f"Durations of the last {LATEST} cycles.", labels=["step", "quantile"]
     )
     for step in ("observe", "decide", "commit"):
-        durations = sorted(row[f"{step}_ms"] / MILLISECONDS for row in found)
+        durations = sorted(row[f"{step}_ms"] / MILLISECONDS for row in cycles)
         for quantile in (0.5, 0.99, 1.0):
             if durations:
                 seconds.add_metric([step, str(quantile)], durations[_place(quantile, len(durations))])
     yield seconds
-    yield CounterMetricFamily("berth_cycles", "Cycles so far.", value=found[0]["id"] if found else 0)
-    yield GaugeMetricFamily("berth_pending", "Workloads that the last cycle left waiting.",
-                            value=found[0]["pending"] if found else 0)  # fmt: skip
+    yield CounterMetricFamily("berth_cycles", "Cycles so far.", value=cycles[0]["id"] if cycles else 0)
+    yield GaugeMetricFamily("berth_pending", "Workloads pending after the last cycle.",
+                            value=cycles[0]["pending"] if cycles else 0)  # fmt: skip
     yield GaugeMetricFamily("berth_last_cycle_timestamp_seconds", "When the last cycle began.",
-                            value=found[0]["at"].timestamp() if found else 0)  # fmt: skip
+                            value=cycles[0]["at"].timestamp() if cycles else 0)  # fmt: skip
     lease = Lease.objects.filter(~Q(holder=""), name="scheduler").first()
-    yield GaugeMetricFamily("berth_scheduler_lease_expires_timestamp_seconds", "When the lease runs out.",
+    yield GaugeMetricFamily("berth_scheduler_lease_expires_timestamp_seconds", "When the lease expires.",
                             value=lease.expires_at.timestamp() if lease else 0)  # fmt: skip
 
 

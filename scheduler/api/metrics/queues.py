@@ -16,7 +16,7 @@ MILLI = 1000.0
 A_DAY = timedelta(days=1)
 QUANTILES = (0.5, 0.95, 1.0)
 QUEUE = ("pool", "department", "project")
-UNSEEN = "NotSeenYet"  # since the scheduler looked last
+UNSEEN = "NotSeenYet"  # since the last cycle
 
 
 def queue_metrics() -> Iterable[Metric]:
@@ -37,32 +37,38 @@ def _waiting() -> Iterable[Metric]:
     oldest = rows.aggregate(at=Min("submitted_at"))["at"]
     waits = (timezone.now() - oldest).total_seconds() if oldest is not None else 0.0
     yield GaugeMetricFamily(
-        "berth_longest_wait_seconds", "Since who waits longest was submitted.", value=max(0.0, waits)
+        "berth_longest_wait_seconds",
+        "Waiting time of the workload that is pending longest.",
+        value=max(0.0, waits),
     )
 
 
 def _waited() -> Metric:
-    """Of what started for the first time within a day."""
-    told = GaugeMetricFamily(
-        "berth_wait_seconds", "From submission to the first start, of the last 24 hours.",
+    """Waiting times of workloads that started for the first time within a day."""
+    metric = GaugeMetricFamily(
+        "berth_wait_seconds", "Time from submission to the first start, in the last 24 hours.",
         labels=["pool", "quantile"],
     )  # fmt: skip
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
     rows = Workload.objects.filter(first_started_at__gte=timezone.now() - A_DAY, pool__isnull=False)
     of_pools = rows.order_by().annotate(waited=Extract(waited, "epoch")).values_list("pool__name")
     for part in QUANTILES:
-        found = of_pools.annotate(seconds=Percentile("waited", part=part))
-        for pool, seconds in found.order_by("pool__name"):
-            told.add_metric([str(pool), str(part)], seconds)
-    return told
+        percentiles = of_pools.annotate(seconds=Percentile("waited", part=part))
+        for pool, seconds in percentiles.order_by("pool__name"):
+            metric.add_metric([str(pool), str(part)], seconds)
+    return metric
 
 
 def _standings() -> Iterable[Metric]:
-    """As the last cycle saw them; a department's own line names no project."""
+    """Standings of the last cycle; rows of departments have no project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
-        "allocated": GaugeMetricFamily("berth_queue_allocated_gpus", "What it holds.", labels=QUEUE),
-        "requested": GaugeMetricFamily("berth_queue_requested_gpus", "What it asks for.", labels=QUEUE),
+        "allocated": GaugeMetricFamily(
+            "berth_queue_allocated_gpus", "GPUs allocated to the queue.", labels=QUEUE
+        ),
+        "requested": GaugeMetricFamily(
+            "berth_queue_requested_gpus", "GPUs requested in the queue.", labels=QUEUE
+        ),
     }
     rows = QueueStanding.objects.order_by("pool__name", "department__name", "project__name").values_list(
         "pool__name", "department__name", "project__department__name", "project__name",
@@ -76,11 +82,13 @@ def _standings() -> Iterable[Metric]:
 
 
 def _quotas() -> Metric:
-    """One that is unlimited has no line."""
-    told = GaugeMetricFamily("berth_queue_quota_gpus", "Quota, where it is limited.", labels=QUEUE)
+    """Quotas; unlimited ones have no sample."""
+    metric = GaugeMetricFamily(
+        "berth_queue_quota_gpus", "Quota of the queue, unless unlimited.", labels=QUEUE
+    )
     rows = Quota.objects.filter(gpu_milli__isnull=False).values_list(
         "pool__name", "department__name", "project__department__name", "project__name", "gpu_milli"
     )
     for pool, department, above, project, milli in rows.order_by("pool__name", "pk"):
-        told.add_metric([pool, department or above, project or ""], (milli or 0) / MILLI)
-    return told
+        metric.add_metric([pool, department or above, project or ""], (milli or 0) / MILLI)
+    return metric

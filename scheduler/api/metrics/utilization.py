@@ -1,6 +1,4 @@
-"""Prometheus metrics of utilization; unmeasured values are absent, not zero.
-
-What was not measured is absent, not zero."""
+"""Prometheus metrics of utilization; unmeasured values are absent, not zero."""
 
 from collections.abc import Iterable
 
@@ -29,7 +27,9 @@ def use_metrics() -> Iterable[Metric]:
     where = dict(holding)
     idle = [where[pk] for pk in idle_since(where, now)]
     gauge = GaugeMetricFamily(
-        "berth_workloads_gpus_idle", "Workloads that hold GPUs and use none for long.", labels=["pool"]
+        "berth_workloads_gpus_idle",
+        "Workloads with allocated GPUs that have been idle for long.",
+        labels=["pool"],
     )
     for name in pools:
         gauge.add_metric([name], idle.count(name))
@@ -37,15 +37,17 @@ def use_metrics() -> Iterable[Metric]:
 
 
 def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
-    known = GaugeMetricFamily(
-        "berth_pool_gpus_measured", "GPUs held of which it is known how busy they are.", labels=["pool"]
+    measured = GaugeMetricFamily(
+        "berth_pool_gpus_measured", "Allocated GPUs with measured utilization.", labels=["pool"]
     )
-    busy = GaugeMetricFamily("berth_pool_gpus_used", "Of these, by how much they are.", labels=["pool"])
+    busy = GaugeMetricFamily(
+        "berth_pool_gpus_used", "Utilization of the measured GPUs, in GPUs.", labels=["pool"]
+    )
     cores = {
         "held": GaugeMetricFamily(
-            "berth_pool_cores_allocated", "Cores that running pods hold.", labels=["pool"]
+            "berth_pool_cores_allocated", "Cores allocated to running pods.", labels=["pool"]
         ),
-        "used": GaugeMetricFamily("berth_pool_cores_used", "Cores that they use.", labels=["pool"]),
+        "used": GaugeMetricFamily("berth_pool_cores_used", "Cores used by running pods.", labels=["pool"]),
     }
     memory = {
         "held": GaugeMetricFamily(
@@ -54,7 +56,7 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
         "used": GaugeMetricFamily("berth_pool_memory_used_bytes", "That they use.", labels=["pool"]),
     }
     for name, use in by_pool.items():
-        known.add_metric([name], use.known_gpu_milli / MILLI)
+        measured.add_metric([name], use.known_gpu_milli / MILLI)
         cores["held"].add_metric([name], use.held_cpu_milli / MILLI)
         memory["held"].add_metric([name], use.held_memory_mib * MIB)
         if use.gpu_milli is not None:
@@ -63,7 +65,7 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
             cores["used"].add_metric([name], use.cpu_milli / MILLI)
         if use.memory_mib is not None:
             memory["used"].add_metric([name], use.memory_mib * MIB)
-    yield from (known, busy, *cores.values(), *memory.values())
+    yield from (measured, busy, *cores.values(), *memory.values())
 
 
 def _of_devices() -> Iterable[Metric]:

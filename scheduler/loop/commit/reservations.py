@@ -33,14 +33,14 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     dropped |= {row.workload_id: "" for row in reserved if row.workload.phase in ENDED_PHASES}
     with fenced(context.held):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        found = {
+        workloads = {
             row.pk: row for row in rows.filter(pk__in={row.workload_id for row in reserved}).order_by("pk")
         }
-        for pk, why in _over_limit(reserved, found.values(), context.specs).items():
+        for pk, why in _over_limit(reserved, workloads.values(), context.specs).items():
             dropped.setdefault(pk, why)
         for pk in sorted(dropped):
-            if pk in found:
-                cancel_reservation(found[pk], "ReservationDropped", dropped[pk], now)
+            if pk in workloads:
+                cancel_reservation(workloads[pk], "ReservationDropped", dropped[pk], now)
         crash_point("reservations.before_end")
     crash_point("reservations.done")
     return len(dropped)
@@ -71,13 +71,13 @@ def _over_limit(
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)
-    found: dict[uuid.UUID, str] = {}
+    reasons: dict[uuid.UUID, str] = {}
     for workload in workloads:
         mine, spec = rows[workload.pk], specs.of(workload)
         if any(row.role not in spec.roles for row in mine):
-            found[workload.pk] = "The stored document has other roles now."
+            reasons[workload.pk] = "The stored document has other roles now."
             continue
         bound_by = exceeded_bound(workload, mine[0].node.pool, total_request(mine, spec))
         if bound_by:
-            found[workload.pk] = f"The workload can no longer start: {bound_by}"
-    return found
+            reasons[workload.pk] = f"The workload can no longer start: {bound_by}"
+    return reasons

@@ -17,7 +17,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Assign `column` to pods that have none yet. A pod keeps its value; its revaluement gets another.
+    """Assign `column` to pods that have none yet. A pod keeps its value; its replacement gets another.
 
     `find` returns None if nothing is available now.
     """

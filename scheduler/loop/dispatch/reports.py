@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What the reports changed."""
+    """Changes that the reports caused."""
 
     changed: int = 0
     ended: int = 0  # of these, pods that ended

@@ -64,11 +64,11 @@ def verdict(gang: GangFacts) -> Verdict | None:
     if gang.phase not in ("starting", "running"):
         return None
     failed = [pod for pod in gang.pods if pod.state == "failed"]
-    lost = [pod for pod in gang.pods if pod.state == "lost"]
-    if failed and not lost:
+    lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
+    if failed and not lost_pods:
         return _failure(gang, failed[0])
-    if lost and (failed or not live):
-        return _loss(lost[0])
+    if lost_pods and (failed or not live):
+        return _loss(lost_pods[0])
     if gang.phase == "starting" and is_whole(gang.tree, gang.pods, RUNS):
         return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
     if not live:

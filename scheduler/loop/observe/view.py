@@ -33,7 +33,7 @@ class ClusterView:
 
 @dataclass(slots=True)
 class ObservationCache:
-    """What one observation leaves to the next, for rows that did not change. Not thread-safe."""
+    """Values of unchanged rows, reused by the next observation. Not thread-safe."""
 
     workloads: WorkloadCache = field(default_factory=WorkloadCache)
     nodes: NodeCache = field(default_factory=NodeCache)

@@ -29,7 +29,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
     """Report to each pool what its nodes hold and what waits for more; return how many now resize."""
     by_name = {demand.pool: demand for demand in demands}
     allocated = _allocated()
-    capacity, promised = _capacity(), _promised()
+    capacity, promised = _capacity(), _reserved()
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
@@ -93,15 +93,15 @@ class Coming:
     waits: bool = False
 
 
-def _promised() -> dict[int, Coming]:
-    found: dict[int, Coming] = {}
+def _reserved() -> dict[int, Coming]:
+    by_pool: dict[int, Coming] = {}
     for row in Reservation.objects.select_related("node").order_by("pk"):
-        coming = found.setdefault(row.node.pool_id, Coming())
+        coming = by_pool.setdefault(row.node.pool_id, Coming())
         coming.waits = True
         if row.node.state in PENDING:
             coming.load = coming.load.plus(Load(gpu=row.gpu_milli * len(row.devices), pods=1))
             coming.nodes.add(row.node_id)
-    return found
+    return by_pool
 
 
 def _capacity() -> dict[int, int]:

@@ -66,7 +66,7 @@ def grid(all_pairs: Iterable[Pair]) -> Grid:
 
 def _largest(all_pairs: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
     """Return the names with the most lost work, at most as many as fit side by side."""
-    lost: dict[str, int] = {}
+    lost_work: dict[str, int] = {}
     for pair in all_pairs:
-        lost[name(pair)] = lost.get(name(pair), 0) + pair.lost_gpu_seconds
-    return sorted(lost, key=lambda each: (-lost[each], each))[:MOST_SHOWN]
+        lost_work[name(pair)] = lost_work.get(name(pair), 0) + pair.lost_gpu_seconds
+    return sorted(lost_work, key=lambda each: (-lost_work[each], each))[:MOST_SHOWN]

@@ -101,9 +101,9 @@ def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: i
     if devices is None:
         devices = seats.choose(node, state, role.request)
         if len(devices) < role.request.devices:
-            asked = counted(role.request.devices, "GPU")
+            requested = counted(role.request.devices, "GPU")
             allowed = f"{counted(node.gpus, 'GPU')} for all that stands there"
-            raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", asked, allowed)
+            raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", requested, allowed)
     if problem := seats.take(at, node, state, devices, role.request):
         raise ScenarioError([problem])
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)

@@ -19,7 +19,7 @@ from berth.server.web.plain_text import plain_text
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of_pod
 from scheduler.api.logs.search import cursor_of, place_of
-from scheduler.reports.log_search import TEXT_MAX, Found, Line, search
+from scheduler.reports.log_search import TEXT_MAX, Line, LogMatches, search
 from scheduler.web.workloads.details import Placed, placed
 
 TEXT = "text/plain; charset=utf-8"
@@ -100,7 +100,7 @@ def runs_of(pods: list[Placed]) -> list[tuple[int, list[Placed]]]:
     return sorted(runs.items(), reverse=True)
 
 
-def hits_of(found: Found, text: str, ignore_case: bool) -> list[Hit]:
+def hits_of(found: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     wanted = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(
