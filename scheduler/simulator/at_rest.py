@@ -20,7 +20,7 @@ HOPELESS = NEVER | {Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NO
 
 
 def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
-    """`last_two`: cycles as they were played. What was promised in a quiet one before has started since."""
+    """Return whether the last two cycles show that no later cycle can decide anything."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two

@@ -25,7 +25,7 @@ class Saves:
             heappush(self._next, (started + self.every, workload.name, started))
 
     def due(self, workloads: dict[str, Workload], now: int) -> None:
-        """Write down in place what was saved until now: nobody has to decide anew for that."""
+        """Record the checkpoints up to now in place; they require no new decision."""
         while self.every is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)

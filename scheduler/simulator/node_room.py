@@ -35,7 +35,7 @@ class Room:
 
 
 def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, Room]:
-    """What every node has left beside what holds something there."""
+    """Return the free resources of every node."""
     rooms = {node.name: Room(node) for node in nodes}
     for workload in workloads:
         if workload.pods:
@@ -47,7 +47,7 @@ def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, 
 
 
 def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) -> bool:
-    """Takes the room of all of these, or of none."""
+    """Take the room of all places, or of none; return whether they fit."""
     amounts = _amounts(workload)
     allocated: list[Pod] = []
     for pod in pods:

@@ -36,7 +36,7 @@ def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seco
 
 
 def decisions_of(before: Snapshot, plan: Plan) -> list[Answer]:
-    """Who gives way first, then whom it serves, bundle by bundle."""
+    """Return the decisions, bundle by bundle: evictions first, then the workload that they serve."""
     standing = {workload.name for workload in before.workloads if has(workload, STANDING)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
 
@@ -71,7 +71,7 @@ def _lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequ
 
 
 def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> str:
-    """What becomes of the workload that a bundle serves."""
+    """Return the decision about the workload that a bundle serves."""
     places = [step for step in steps if isinstance(step, Place)]
     if not places:
         return bundle.kind.value
@@ -81,7 +81,7 @@ def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> st
 
 
 def _giving_way(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Somebody who is placed again in the same bundle is moved."""
+    """Yield evictions; a pod that is placed again in the same bundle is moved."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 

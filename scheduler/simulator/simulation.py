@@ -146,7 +146,7 @@ class World:
     # -- carrying out
 
     def _stop(self, step: Evict) -> None:
-        """What was only promised is given up; what runs is asked to stop."""
+        """Cancel the reservation of a reserved pod; stop a running one."""
         workload = self.workloads[step.workload]
         pods = []
         for pod in workload.pods:
@@ -234,7 +234,7 @@ class World:
         self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """What stands below its minimum, a gang or a group of it, has a grace from when it fell there."""
+        """Start the grace period of gangs that are, or have a group, below the minimum."""
         for name in sorted(self._unjudged):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)

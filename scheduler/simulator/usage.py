@@ -13,7 +13,7 @@ COUNTED = (NodeState.READY, NodeState.BOOTING)
 
 
 def allocated(snapshot: Snapshot) -> Mapping[tuple[str, str], Amounts]:
-    """What each queue holds in each pool, by (pool, queue); a department holds what its projects do."""
+    """Return allocations by (pool, queue); those of projects count for their department as well."""
     pools = {node.name: node.pool for node in snapshot.nodes}
     above = {queue.name: queue.parent for queue in snapshot.queues}
     held: dict[tuple[str, str], Amounts] = {}

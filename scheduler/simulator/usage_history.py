@@ -10,7 +10,7 @@ Three = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What is charged to a queue, and what its parent holds as its share, per second."""
+    """Charge of a queue and share of its parent, per second."""
 
     charged: Three
     parent: Three
@@ -80,7 +80,7 @@ class History:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """What one unit used all through this time counts for now."""
+    """Return the present weight of one unit that was used during the whole period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

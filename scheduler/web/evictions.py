@@ -39,24 +39,24 @@ OTHERS = ("workload", "since", "until")
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
-    rows = filtered(request.acting, asked, zone_of(request))
+    filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
+    rows = filtered(request.acting, filters, zone_of(request))
     if request.GET.get("format") == "csv":
         sort = request.GET.get("sort", "-at")
         chosen = sort if sort.removeprefix("-") in SORTS else "-at"
         return as_csv(ApiRequest(request), ordered(rows, SORTS, chosen), reader(request.acting))
-    found = slice_of(
+    listing = slice_of(
         rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
     )
     context = {
-        "asked": asked,
-        "slice": found,
-        "sort": found.sort,
-        "rows": to_open(reader(request.acting), found.rows),
+        "asked": filters,
+        "slice": listing,
+        "sort": listing.sort,
+        "rows": to_open(reader(request.acting), listing.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": visible_pools(request.acting).order_by("name"),
         "projects": projects(request.acting),
-        "narrowed": any(asked.values()),
+        "narrowed": any(filters.values()),
         "grid": grid(pairs(rows)),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
@@ -72,13 +72,13 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     return page(request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": sides(each)})
 
 
-def filtered(acting: Acting, asked: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
+def filtered(acting: Acting, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
     rows = evictions(acting).filter(
-        **{column: asked[key] for key, column in FILTERS.items() if asked.get(key)}
+        **{column: filters[key] for key, column in FILTERS.items() if filters.get(key)}
     )
-    if asked.get("workload"):
-        rows = rows.filter(of_workload(acting, asked["workload"]))
-    since, until = moment(asked["since"], zone), moment(asked["until"], zone, end=True)
+    if filters.get("workload"):
+        rows = rows.filter(of_workload(acting, filters["workload"]))
+    since, until = moment(filters["since"], zone), moment(filters["until"], zone, end=True)
     if since:
         rows = rows.filter(at__gte=since)
     if until:

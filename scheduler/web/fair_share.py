@@ -14,7 +14,7 @@ from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import total_gpus
 from scheduler.web.quotas.tree import MOST_ROWS, MOST_UNFOLDED
 
-Placed = tuple[Standing, Standing]  # of which department
+Placed = tuple[Standing, Standing]  # department and queue
 
 
 def _gpus(milli: int | None) -> float | str:
@@ -27,17 +27,17 @@ COLUMNS: tuple[Column[Placed], ...] = (
     Column("rank", "Rank", lambda row: row[1].rank if row[1].known else None, number=True),
     Column("weight", "Weight", lambda row: row[1].weight if row[1].known else None, number=True),
     Column("quota", "Quota", lambda row: _gpus(row[1].quota) if row[1].known else None, "GPUs", number=True),
-    Column("share", "Fair share", lambda row: _told(row[1], row[1].share), "GPUs", number=True),
-    Column("allocated", "Allocated", lambda row: _told(row[1], row[1].allocated), "GPUs", number=True),
-    Column("borrowed", "Borrowed", lambda row: _told(row[1], row[1].beyond), "GPUs", number=True),
-    Column("requested", "Requested", lambda row: _told(row[1], row[1].requested), "GPUs", number=True),
+    Column("share", "Fair share", lambda row: _if_visible(row[1], row[1].share), "GPUs", number=True),
+    Column("allocated", "Allocated", lambda row: _if_visible(row[1], row[1].allocated), "GPUs", number=True),
+    Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].beyond), "GPUs", number=True),
+    Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].known else None, number=True),
-    Column("lacks", "Allocation", lambda row: _told(row[1], row[1].lacking), "GPUs"),
+    Column("lacks", "Allocation", lambda row: _if_visible(row[1], row[1].lacking), "GPUs"),
 )
 
 
-def _told(each: Standing, milli: int) -> float | None:
-    """Nothing of a department of which the reader sees single projects only."""
+def _if_visible(each: Standing, milli: int) -> float | None:
+    """Return GPUs, or None for a department whose own numbers the reader may not see."""
     return milli / MILLI if each.known else None
 
 
@@ -46,20 +46,22 @@ def _told(each: Standing, milli: int) -> float | None:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
-    given = share_table(request.acting, pool) if pool else []
-    pairs = [(top, each) for top, children in given for each in (top, *children)]
-    found = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=MOST_ROWS)
-    if file := exported(request, found):
+    departments = share_table(request.acting, pool) if pool else []
+    pairs = [(top, each) for top, children in departments for each in (top, *children)]
+    listing = list_rows(
+        request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=MOST_ROWS
+    )
+    if file := exported(request, listing):
         return file
-    told = branches(found, [top for top, _ in given])
-    few = sum(len(children) for _, children in told) <= MOST_UNFOLDED
+    shown = branches(listing, [top for top, _ in departments])
+    few = sum(len(children) for _, children in shown) <= MOST_UNFOLDED
     unfolded = request.GET.get("open", "")
-    tree = [(top, children, few or top.name == unfolded) for top, children in told]
+    tree = [(top, children, few or top.name == unfolded) for top, children in shown]
     every = [each for top, children, is_open in tree for each in (top, *(children if is_open else ()))]
     ends = [max(each.quota or 0, each.share, each.requested, each.allocated) for each in every]
     scale = max(ends, default=0)
     context = {
-        "listing": found,
+        "listing": listing,
         "pools": pools,
         "pool": pool,
         "tree": [
@@ -75,12 +77,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _drawn(each: Standing, scale: int) -> tuple[Standing, Bar]:
-    said = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
+    label = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
     return each, quota_bar(
         allocated=each.allocated,
         quota=each.quota,
         share=each.share,
         wanted=max(0, each.requested - each.allocated),
         scale=scale,
-        label=said,
+        label=label,
     )

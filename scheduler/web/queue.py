@@ -41,29 +41,31 @@ COLUMNS: tuple[Column[Waits], ...] = (
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
-    found = None
+    listing = None
     if pool is not None:
         rows = line_of(request.acting, pool)
         for word in table_state(request.GET, "")["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
-        found = list_query(request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="position")
-        if file := exported(request, found):
+        listing = list_query(
+            request, COLUMNS, rows, _rows, file_name=f"queue-{pool.name}", default="position"
+        )
+        if file := exported(request, listing):
             return file
     context = {
         "pools": pools,
         "pool": pool,
-        "listing": found,
-        "rows": found.rows if found else [],
+        "listing": listing,
+        "rows": listing.rows if listing else [],
         "length": length_of(pool) if pool else None,
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
 
 
-def _told(rows: list[Any]) -> list[Waits]:
-    found = []
+def _rows(rows: list[Any]) -> list[Waits]:
+    result = []
     for row in rows:
         starts = (row.explanation or {}).get("expected_start")
-        found.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_LOOKED_AT))
-    return found
+        result.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_LOOKED_AT))
+    return result

@@ -39,7 +39,7 @@ class Standing:
 
 
 def share_table(acting: Acting, pool: NodePool) -> list[tuple[Standing, list[Standing]]]:
-    """Return departments by rank and name, each with its projects: the order in which shares are divided."""
+    """Return departments by rank and name, each with its projects."""
     stored = {_key(row): row for row in standings(acting).filter(pool=pool).select_related(None)}
     set_quotas = {_key(row): row for row in quotas(acting).filter(pool=pool).select_related(None)}
     children: dict[int, list[Standing]] = defaultdict(list)

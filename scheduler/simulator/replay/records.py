@@ -62,7 +62,7 @@ class Account:
 
 
 class Records:
-    """Fed by whoever plays."""
+    """Records of all jobs, fed by the player."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

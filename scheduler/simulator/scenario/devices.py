@@ -6,13 +6,13 @@ from berth.core.amounts import MILLI
 from berth.core.problems import Problem
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
-# What is leaving will be gone before a promised pod starts; what is stuck promises nothing.
+# Stopping pods will have stopped before a reserved pod starts; stuck pods may never stop.
 PROMISED_OVER = (PodState.STOPPING, PodState.STUCK)
 FIRM = (PodState.RUNNING, PodState.STARTING, *PROMISED_OVER)
 
 
 def milli_on(node: Node, request: Request) -> int | None:
-    """What a replica holds of each of its devices here; None if no device of the node can give it."""
+    """Return the thousandths that a replica takes of each device here; None if no device suffices."""
     if not request.gpu_memory_mib:
         return request.gpu
     if not 0 < request.gpu_memory_mib <= node.gpu_memory_mib:
@@ -57,7 +57,7 @@ def fits(left: int, milli: int) -> bool:
 
 
 class Seats:
-    """What every node has left: for what stands there now, and for what is promised after that."""
+    """Free devices of every node, for running pods and for reservations after them."""
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}

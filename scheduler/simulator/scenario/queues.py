@@ -78,7 +78,7 @@ def _milli(amount: float | None) -> int | None:
 
 
 def _usage(spec: UsageDocument, horizon: Three) -> Usage:
-    """A part of the parent's is kept as if the pool had been used like that for ever."""
+    """Convert a fraction of the parent's usage, as if the pool had always been used like that."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)

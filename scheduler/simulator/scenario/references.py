@@ -91,7 +91,7 @@ def _levels(
 
 
 def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
-    """Workloads that wait for each other, found by taking away those that wait for nobody."""
+    """Return workloads that wait for each other, by removing those without unmet dependencies."""
     waiting = {workload.name: set(workload.depends_on) for workload in workloads}
     while freed := {name for name, others in waiting.items() if not others & waiting.keys()}:
         waiting = {name: others for name, others in waiting.items() if name not in freed}

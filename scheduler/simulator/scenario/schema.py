@@ -68,7 +68,7 @@ Taints = Annotated[tuple[TaintDocument, ...], Field(max_length=64, strict=False)
 
 
 class Shape(Document):
-    """What one machine has."""
+    """Capacity of one machine."""
 
     gpus: Annotated[int, Field(ge=0, le=1024)] = 0
     gpu_model: Text = ""

@@ -36,9 +36,11 @@ HISTORY: tuple[Column[Told], ...] = (
 def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[Told]:
     rows = selectors.scaling_events(pool)
     for word in table_state(request.GET, "history")["search"].split():
-        said = Q(kind__icontains=word) | Q(node__name__icontains=word)
+        matches = Q(kind__icontains=word) | Q(node__name__icontains=word)
         by_berth = Q(reason__icontains=word)
-        rows = rows.filter(said | (by_berth if running_it else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS))))
+        rows = rows.filter(
+            matches | (by_berth if running_it else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS)))
+        )
 
     def told(some: list[ScalingEvent]) -> list[Told]:
         return [(row, selectors.reason_of(row, running_it=running_it)) for row in some]
@@ -51,10 +53,10 @@ def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing
 
 def file_of_pool(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
     """The data of its two pictures, if they are asked for."""
-    asked = request.GET.get("format", "")
-    if asked == "nodes":
+    file_format = request.GET.get("format", "")
+    if file_format == "nodes":
         return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _nodes(pool))
-    if asked == "course":
+    if file_format == "course":
         span = request.GET.get("span", "")
         return csv_file(
             request,

@@ -67,9 +67,9 @@ def mosaic_of(pool: NodePool) -> Mosaic:
         squares[_kind(state, *part)].append(f"M{column * CELL} {row * CELL}{_SQUARE}")
     tones = [Tone(kind, title, len(squares[kind]), "".join(squares[kind])) for kind, title in TITLES.items()
              if squares[kind]]  # fmt: skip
-    told = ", ".join(f"{tone.nodes} {tone.title}" for tone in tones)
+    summary = ", ".join(f"{tone.nodes} {tone.title}" for tone in tones)
     return Mosaic(columns * CELL, ceil(len(rows) / columns) * CELL, tuple(tones),
-                  f"{counted(len(rows), 'node')}: {told}")  # fmt: skip
+                  f"{counted(len(rows), 'node')}: {summary}")  # fmt: skip
 
 
 _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"

@@ -71,8 +71,8 @@ def held_by(acting: Acting, pool: NodePool) -> list[tuple[str, str, int]]:
     sums = rows.values_list(*names).annotate(n=Sum(F("gpu_milli") * F("devices__len")))
     seen = sorted((name, hue(pk), milli) for pk, name, milli in sums if pk in visible and milli)
     others = sum(milli or 0 for pk, _, milli in sums if pk not in visible)
-    found = [(colour, name, milli) for name, colour, milli in seen]
-    return [*found, (HELD_BY_OTHERS, "Other projects", others)] if others else found
+    segments = [(colour, name, milli) for name, colour, milli in seen]
+    return [*segments, (HELD_BY_OTHERS, "Other projects", others)] if others else segments
 
 
 def _chosen(alive: QuerySet[Node], state: str, find: str) -> QuerySet[Node]:

@@ -93,12 +93,12 @@ COLUMNS: tuple[Column[Row], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = [Row(pool, total_gpus([pool])) for pool in _visible(request)]
-    found = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
-    if file := exported(request, found):
+    listing = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
+    if file := exported(request, listing):
         return file
     context = {
-        "listing": found,
-        "rows": found.rows,
+        "listing": listing,
+        "rows": listing.rows,
         "may_change": may(request.acting, Action.ADMINISTER),
         "may_view": may(request.acting, Action.VIEW_CAPACITY),
     }

@@ -26,7 +26,7 @@ USUAL = tuple(name for name, field in FIELDS.items() if field.usual)
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the address asks for; what makes no sense there counts as not said."""
+    """The query of the page; invalid parameters are ignored."""
 
     every: Sequence[NodePool]
     pools: Sequence[NodePool]
@@ -39,7 +39,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A pool above its columns; what departments are promised of it is told to who sees all of them."""
+    """Header of a pool; the sum of department quotas is shown to readers who see all departments."""
 
     pool: NodePool
     columns: int
@@ -57,40 +57,40 @@ class Head:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = looked(request.GET, request.acting)
     latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows: what comes later is news
-    found = table(
+    grid = table(
         request.acting, asked.pools, asked.fields,
         search=asked.search, within=asked.within, sort=asked.sort,
     )  # fmt: skip
     if request.GET.get("format") == "csv":
-        return csv_file(request, "quotas", heads(found), lines(found.drawn(0)))
+        return csv_file(request, "quotas", heads(grid), lines(grid.drawn(0)))
     administers = may(request.acting, Action.ADMINISTER)
-    rows = found.drawn(asked.start, AT_ONCE)
+    rows = grid.drawn(asked.start, AT_ONCE)
     after = asked.start + AT_ONCE
     context = {
         "asked": asked,
         "rows": rows,
         "start": asked.start,
-        "more": after if after < len(found.rows) else None,
+        "more": after if after < len(grid.rows) else None,
         "before": max(0, asked.start - AT_ONCE) if asked.start else None,
-        "total": len(found.rows),
+        "total": len(grid.rows),
         "latest": latest,
-        "tenants": found.tenants,
+        "tenants": grid.tenants,
         "sort": asked.sort,
         "edge": asked.fields[0],
         "fields": [(name, FIELDS[name]) for name in asked.fields],
         "columns": [(pool, name, FIELDS[name]) for pool in asked.pools for name in asked.fields],
-        "heads": _heads(found, administers=administers),
+        "heads": _heads(grid, administers=administers),
         "all_fields": [(name, field, name in asked.fields) for name, field in FIELDS.items()],
         "all_pools": [(pool, pool in asked.pools) for pool in asked.every],
         "departments": departments(request.acting),
         "zone": zone_of(request).key,
-        "may_edit": any(row.editable for row in found.rows),
+        "may_edit": any(row.editable for row in grid.rows),
         "may_administer": administers,
         "narrowed": bool(asked.search or asked.within),
     }
     part = "scheduler/quotas/grid_rows.html" if "rows" in request.GET else "scheduler/quotas/grid_table.html"
     answer = page(request, "scheduler/quotas/grid.html", context, inner=part)
-    answer.headers["X-Next-Rows"] = str(after if after < len(found.rows) else "")
+    answer.headers["X-Next-Rows"] = str(after if after < len(grid.rows) else "")
     return answer
 
 
@@ -110,8 +110,8 @@ def looked(query: QueryDict, acting: Acting) -> Looked:
     )
 
 
-def heads(found: Table) -> list[str]:
-    cells = [f"{pool.name}: {FIELDS[name].head}" for pool in found.pools for name in found.fields]
+def heads(grid: Table) -> list[str]:
+    cells = [f"{pool.name}: {FIELDS[name].head}" for pool in grid.pools for name in grid.fields]
     return ["Department", "Project", *cells]
 
 
@@ -121,19 +121,19 @@ def lines(rows: Iterable[Row]) -> Iterable[list[Any]]:
         yield [row.top_name, "" if row.is_department else row.name, *cells]
 
 
-def _heads(found: Table, *, administers: bool) -> list[Head]:
-    has = capacity(found.pools) if administers else {}
-    tops = [row for row in found.rows if row.is_department]
-    told = []
-    for pool in found.pools:
-        given = [row.quotas[pool.pk].values["gpu_milli"] for row in tops if pool.pk in row.quotas]
-        told.append(
+def _heads(grid: Table, *, administers: bool) -> list[Head]:
+    has = capacity(grid.pools) if administers else {}
+    tops = [row for row in grid.rows if row.is_department]
+    heads_ = []
+    for pool in grid.pools:
+        quotas = [row.quotas[pool.pk].values["gpu_milli"] for row in tops if pool.pk in row.quotas]
+        heads_.append(
             Head(
                 pool=pool,
-                columns=len(found.fields),
-                has=has.get(pool.pk, 0) if administers and "gpu" in found.fields else None,
-                promised=sum(each for each in given if each is not None),
-                unlimited=sum(each is None for each in given),
+                columns=len(grid.fields),
+                has=has.get(pool.pk, 0) if administers and "gpu" in grid.fields else None,
+                promised=sum(each for each in quotas if each is not None),
+                unlimited=sum(each is None for each in quotas),
             )
         )
-    return told
+    return heads_

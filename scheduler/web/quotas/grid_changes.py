@@ -34,7 +34,7 @@ Place = tuple[str, str]  # key of the owner, name of the pool
 @signed_in
 @require_POST
 def submit(request: Request) -> HttpResponse:
-    """What it would do, as a part of the page; else, as JSON: what was applied, overtaken or is faulty."""
+    """Return the preview as HTML, or as JSON the changes that were applied, conflict or are invalid."""
     typed: Sequence[Typed] = ()
     try:
         typed = read_typed(request.acting, request.POST.get("draft", ""))
@@ -56,10 +56,10 @@ def submit(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def updates(request: Request) -> JsonResponse:
-    """What others, or one elsewhere, changed since; `reload` where the rows themselves are others now."""
+    """Return the changes by others since the page was loaded; `reload` if the rows themselves changed."""
     after = request.GET.get("after", "")
-    known = int(after) if after.isdecimal() and len(after) < 18 else 0
-    changes = list(quota_changes(request.acting).filter(pk__gt=known).order_by("pk")[: MOST_CHANGES + 1])
+    last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
+    changes = list(quota_changes(request.acting).filter(pk__gt=last_seen).order_by("pk")[: MOST_CHANGES + 1])
     seen, who = Scope(request.acting), dict[Place, dict[str, Any]]()
     for change in changes:
         for entry in change.written:
@@ -70,7 +70,7 @@ def updates(request: Request) -> JsonResponse:
     return JsonResponse(
         {
             "theirs": present(request.acting, who),
-            "latest": max([known, *(change.pk for change in changes)]),
+            "latest": max([last_seen, *(change.pk for change in changes)]),
             "tenants": rows,
             "reload": len(changes) > MOST_CHANGES,
         }
@@ -78,15 +78,15 @@ def updates(request: Request) -> JsonResponse:
 
 
 def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What is stored in these places, as far as one sees it, with what is known of who set it."""
+    """Return the stored values of visible cells, with the user who set them last."""
     pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
     held = stored(acting, pools.values(), {key for key, _ in places})
-    told = []
+    cells = []
     for (key, name), who in places.items():
         if name not in pools:
             continue
         quota = held.get(key, {}).get(pools[name].pk)
-        told.append(
+        cells.append(
             {
                 "owner": key,
                 "pool": name,
@@ -95,7 +95,7 @@ def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[d
                 **who,
             }
         )
-    return told
+    return cells
 
 
 def latest() -> int:
@@ -121,10 +121,10 @@ def _expiry(request: Request) -> datetime | None:
 
 
 def _applied(typed: Sequence[Typed]) -> str:
-    gone = sum(each.removes for each in typed)
+    removals = sum(each.removes for each in typed)
     parts = [
         f"{counted(count, 'quota')} {what}"
-        for count, what in ((len(typed) - gone, "saved"), (gone, "deleted"))
+        for count, what in ((len(typed) - removals, "saved"), (removals, "deleted"))
         if count
     ]
     return f"{', '.join(parts)}."
@@ -139,20 +139,20 @@ def _previewed(request: Request, draft: Draft) -> HttpResponse:
 def _overtaken(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
     """Of the quotas of the draft those that are no longer what it was begun upon."""
     each_now = present(acting, {(each.key, each.pool.name): {} for each in typed})
-    given = {(each.key, each.pool.name): each.version for each in typed}
-    moved = [row for row in each_now if row["version"] != given[row["owner"], row["pool"]]]
+    versions = {(each.key, each.pool.name): each.version for each in typed}
+    moved = [row for row in each_now if row["version"] != versions[row["owner"], row["pool"]]]
     by = _who([row["owner"] for row in moved])
     return [{**row, **by.get((row["owner"], row["pool"]), {"by": "Someone else"})} for row in moved]
 
 
 def _who(keys: Sequence[str]) -> dict[Place, dict[str, Any]]:
-    """Who set the quotas of these owners last, from the latest changes."""
-    found: dict[Place, dict[str, Any]] = {}
+    """Return the user and time of the last change of each quota."""
+    result: dict[Place, dict[str, Any]] = {}
     wanted = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MOST_CHANGES] if wanted else ():
         for entry in change.written:
             key = f"{entry['kind']}-{entry[entry['kind'] + '_id']}"
             if key in wanted:
                 place = (key, entry["pool"])
-                found.setdefault(place, {"by": change.actor, "at": change.at.isoformat()})
-    return found
+                result.setdefault(place, {"by": change.actor, "at": change.at.isoformat()})
+    return result

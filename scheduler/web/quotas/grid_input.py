@@ -24,7 +24,7 @@ Owner = Department | Project
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed into the cells of one quota, on top of which version of it."""
+    """The edited cells of one quota, and the version that they are based on."""
 
     key: str
     owner: Owner
@@ -47,17 +47,17 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
     Raises Invalid, and Forbidden where the person may not set one of them.
     """
     cells, versions = _opened(text)
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for key, pool, name, text_of_cell in cells:
-        found.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
-    if not found:
+        result.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
+    if not result:
         raise Invalid([Problem("draft", "No changes to apply", "", "at least one cell")])
-    if len(found) > MOST_QUOTAS:
+    if len(result) > MOST_QUOTAS:
         allowed = f"{MOST_QUOTAS} at a time"
-        raise Invalid([Problem("draft", "changes too many quotas", shown(len(found)), allowed)])
-    owners, pools = _owners(acting, found), {each.name: each for each in NodePool.objects.all()}
+        raise Invalid([Problem("draft", "changes too many quotas", shown(len(result)), allowed)])
+    owners, pools = _owners(acting, result), {each.name: each for each in NodePool.objects.all()}
     typed: list[Typed] = []
-    for place, values in sorted(found.items()):
+    for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
         if key not in owners or pool not in pools:
             raise Invalid([Problem("draft", "names an unknown quota", shown(place), "a quota in the grid")])
@@ -69,7 +69,7 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
 
 def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
     """Raises Invalid with every fault; `cell_of` says where each belongs."""
-    stored, problems, found = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
+    stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
         alike = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
@@ -81,10 +81,10 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
                 for fault in error.problems
             ]
         else:
-            found.append(Change(each.owner, each.pool, columns, path))
+            result.append(Change(each.owner, each.pool, columns, path))
     if problems:
         raise Invalid(problems)
-    return tuple(found)
+    return tuple(result)
 
 
 def _columns(each: Typed, *, alike: bool) -> Columns | None:
@@ -102,13 +102,13 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
     """Each complaint with the cell that it is about; without one where it is about none."""
     for problem in error.problems:
-        said = f"{problem.message}{problem.advice}"
+        message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":
-            yield {"until": said}
+            yield {"until": message}
             continue
         number, _, path = problem.path.removeprefix("changes[").partition("].set.")
         if not number.isdecimal() or int(number) >= len(typed):
-            yield {"message": f"{problem.path}: {said}"}
+            yield {"message": f"{problem.path}: {message}"}
             continue
         each = typed[int(number)]
         name = field_at(path, each.cells)
@@ -117,19 +117,19 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
             "pool": each.pool.name,
             "field": name,
             "cell": f"{FIELDS[name].head} of {each.owner.name} on {each.pool.name}",
-            "message": said[:1].upper() + said[1:],
+            "message": message[:1].upper() + message[1:],
         }
 
 
 def _opened(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
-    """Whatever was sent, or Invalid."""
+    """Parse the submitted cells and versions. Raises Invalid."""
     garbled = Invalid(
         [Problem("draft", "is not a valid draft", shown(text[:40]), "the JSON that the grid sends")]
     )
     try:
-        told: Any = json.loads(text)
-        cells = [(str(key), str(pool), str(name), str(typed)) for key, pool, name, typed in told["cells"]]
-        versions = {str(place): str(version) for place, version in told["versions"].items()}
+        sent: Any = json.loads(text)
+        cells = [(str(key), str(pool), str(name), str(typed)) for key, pool, name, typed in sent["cells"]]
+        versions = {str(place): str(version) for place, version in sent["versions"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise garbled from None
     fine = all(
@@ -142,8 +142,8 @@ def _opened(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]
 
 def _owners(acting: Acting, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
     tops, inner = owners_of(place.partition("/")[0] for place in places)
-    found: dict[str, Owner] = {
+    result: dict[str, Owner] = {
         f"department-{each.pk}": each for each in departments(acting).filter(pk__in=tops)
     }
-    found |= {f"project-{each.pk}": each for each in projects(acting).filter(pk__in=inner)}
-    return found
+    result |= {f"project-{each.pk}": each for each in projects(acting).filter(pk__in=inner)}
+    return result

@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`known` False: a department of which the reader sees single projects only."""
+    """A row of the grid. `known` False: a department whose own numbers the reader may not see."""
 
     key: str
     name: str
@@ -99,10 +99,10 @@ class Table:
         for pool in self.pools:
             held = row.quotas.get(pool.pk)
             for name in self.fields:
-                told = FIELDS[name]
-                value = held.values[told.column] if held else told.default
-                text = cell_text(told, value) if held else NO_QUOTA
-                if not (row.is_department and told.adds_up and row.known):
+                field_ = FIELDS[name]
+                value = held.values[field_.column] if held else field_.default
+                text = cell_text(field_, value) if held else NO_QUOTA
+                if not (row.is_department and field_.adds_up and row.known):
                     yield Cell(text, pool, name, held is not None)
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.pk, name), (0, 0))
@@ -116,20 +116,20 @@ def table(
 ) -> Table:  # fmt: skip
     """`search`: a piece of a name; `within`: one department; `sort`: projects of each department by it."""
     every = _rows(acting, pools)
-    found = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
+    result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
     for top, children in every:
         if within and top.name != within:
             continue
         fits = not search or search in top.name
         chosen = children if fits else [row for row in children if search in row.name]
         if fits or chosen:
-            found.rows += [top, *_ordered(chosen, pools, sort)]
-    return found
+            result.rows += [top, *_ordered(chosen, pools, sort)]
+    return result
 
 
 def held_values(row: Held | None, name: str) -> str:
-    told = FIELDS[name]
-    return cell_text(told, row.values[told.column]) if row else NO_QUOTA
+    field_ = FIELDS[name]
+    return cell_text(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
 def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
@@ -142,7 +142,7 @@ def stored(
     acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
 ) -> dict[str, dict[int, Held]]:
     """By owner and pool, what the reader may see; of all owners, or of those whose keys are given."""
-    found: dict[str, dict[int, Held]] = defaultdict(dict)
+    result: dict[str, dict[int, Held]] = defaultdict(dict)
     rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
     if keys is not None:
         tops, inner = owners_of(keys)
@@ -151,8 +151,8 @@ def stored(
         "pk", "version", "pool_id", "department_id", "project_id", *COLUMNS
     ):
         key = f"project-{project}" if project else f"department-{top}"
-        found[key][pool] = Held(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
-    return found
+        result[key][pool] = Held(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
+    return result
 
 
 def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
@@ -178,16 +178,16 @@ def _sums(
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
     """By department, pool and field: what its projects are given, and how many of them without bound."""
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
-    found: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
         for child in children:
             for pool, held in child.quotas.items():
                 for name, column in adding:
-                    finite, unlimited = found[top.key, pool, name]
+                    finite, unlimited = result[top.key, pool, name]
                     value = held.values[column]
                     more = (finite, unlimited + 1) if value is None else (finite + value, unlimited)
-                    found[top.key, pool, name] = more
-    return found
+                    result[top.key, pool, name] = more
+    return result
 
 
 def _ordered(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
@@ -197,22 +197,22 @@ def _ordered(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]
     pool = next((each for each in pools if each.name == where), None)
     if pool is None or name not in FIELDS:
         return sorted(rows, key=lambda row: row.name, reverse=down)
-    told: Field = FIELDS[name]
-    high = float("-inf") if told.kind == "rank" else float("inf")
+    field_: Field = FIELDS[name]
+    high = float("-inf") if field_.kind == "rank" else float("inf")
 
     def value(row: Row) -> tuple[float, str]:
         held = row.quotas.get(pool.pk)
-        found = held.values[told.column] if held else told.default
-        return (high if found is None else float(found), row.name)
+        result = held.values[field_.column] if held else field_.default
+        return (high if result is None else float(result), row.name)
 
     return sorted(rows, key=value, reverse=down)
 
 
 def owners_of(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """(departments, projects) that keys of rows name; what is garbled names nobody."""
-    found: dict[str, set[int]] = {"department": set(), "project": set()}
+    """Return the ids of departments and projects in row keys; invalid keys are ignored."""
+    result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")
-        if kind in found and pk.isdecimal() and len(pk) < 19:
-            found[kind].add(int(pk))
-    return found["department"], found["project"]
+        if kind in result and pk.isdecimal() and len(pk) < 19:
+            result[kind].add(int(pk))
+    return result["department"], result["project"]

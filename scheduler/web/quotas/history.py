@@ -76,13 +76,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows = rows.filter(
             Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
         )
-    found = list_query(
+    listing = list_query(
         request, COLUMNS, rows, lambda some: told(acting, some), file_name="quota-changes", default="-at",
         size=SIZE,
     )  # fmt: skip
-    if file := exported(request, found):
+    if file := exported(request, listing):
         return file
-    context = {"listing": found, "changes": found.rows}
+    context = {"listing": listing, "changes": listing.rows}
     return page(request, "scheduler/quotas/changes.html", context, inner="scheduler/quotas/change_rows.html")
 
 
@@ -131,13 +131,13 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
     }
     mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
     everything = may(acting, Action.ADMINISTER)
-    found = []
+    listing = []
     for row in changes:
         shown = [each for each in row.written if seen.holds(each.get("project_id"), each["department_id"])]
         settable = everything or all(
             each["kind"] == "project" and each["department_id"] in mine for each in row.written
         )
-        found.append(
+        listing.append(
             Told(
                 change=row,
                 quotas=[_entry(each) for each in shown],
@@ -147,7 +147,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
                 may_undo=settable and row.pk not in undone,
             )
         )
-    return found
+    return listing
 
 
 def _entry(each: Mapping[str, Any]) -> Entry:

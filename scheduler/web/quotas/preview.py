@@ -24,14 +24,14 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     require_to_set(request.acting, owner)
     quota = present_quota(owner, where)
-    form, found = QuotaForm(request.POST, initial=initial_of(quota), auto_id="quota_%s"), None
+    form, impact = QuotaForm(request.POST, initial=initial_of(quota), auto_id="quota_%s"), None
     if form.is_valid():
         try:
-            found = _impact(request, owner, where, form)
+            impact = _impact(request, owner, where, form)
         except Invalid as error:
             take_faults(form, error, {**FIELD_OF, **{f"{HERE}.set.{k}": v for k, v in FIELD_OF.items()}})
-    status = 200 if found is not None else 422
-    return form_page(request, owner, where, quota, form, status=status, impact=found)
+    status = 200 if impact is not None else 422
+    return form_page(request, owner, where, quota, form, status=status, impact=impact)
 
 
 def _impact(request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm) -> Impact:

@@ -30,7 +30,7 @@ class Line:
     share: int | None = None
     allocated: int = 0
     waiting: int = 0
-    known: bool = True  # False: a department of which the person sees single projects only
+    known: bool = True  # False: a department whose own numbers the person may not see
     children: list["Line"] = field(default_factory=list)
     scale: int = 0  # what the longest bar of its kind shows
 
@@ -42,7 +42,7 @@ class Line:
             share=self.share,
             wanted=self.waiting,
             scale=self.scale,
-            label=_said(self),
+            label=_label(self),
         )
 
     @property
@@ -64,7 +64,7 @@ class Line:
 
     @property
     def promised(self) -> int | None:
-        """What its projects' quotas come to."""
+        """The sum of its projects' quotas."""
         return _total(child.gpus for child in self.children)
 
     @property
@@ -94,9 +94,9 @@ def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
         top.children.append(child)
         top.allocated += child.allocated
         top.waiting += child.waiting
-    found = list(tops.values())
-    _scale(found)
-    return found
+    result = list(tops.values())
+    _scale(result)
+    return result
 
 
 def held_by_project(pools: list[NodePool]) -> dict[int, int]:
@@ -126,18 +126,18 @@ def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 
 def _quotas(acting: Acting, pools: list[NodePool]) -> dict[Key, list[Quota]]:
-    found: dict[Key, list[Quota]] = defaultdict(list)
+    result: dict[Key, list[Quota]] = defaultdict(list)
     for quota in quotas(acting).filter(pool__in=pools).select_related(None):
-        found[_key(quota.project_id, quota.department_id)].append(quota)
-    return found
+        result[_key(quota.project_id, quota.department_id)].append(quota)
+    return result
 
 
 def _shares(acting: Acting, pools: list[NodePool]) -> dict[Key, int]:
-    found: dict[Key, int] = defaultdict(int)
+    result: dict[Key, int] = defaultdict(int)
     rows = standings(acting).filter(pool__in=pools).values_list("project_id", "department_id", "share")
     for project, department, share in rows:
-        found[_key(project, department)] += share[0]
-    return found
+        result[_key(project, department)] += share[0]
+    return result
 
 
 def _key(project: int | None, department: int | None) -> Key:
@@ -156,7 +156,7 @@ def _scale(tops: list[Line]) -> None:
             line.scale = longest
 
 
-def _said(line: Line) -> str:
+def _label(line: Line) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
     waiting = f", {thousandths(line.waiting)} pending" if line.waiting else ""
     return (

@@ -64,19 +64,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = lines(request.acting, [pool] if pool else [])
-    found = list_rows(
+    listing = list_rows(
         request, COLUMNS, _flat(tree), file_name=f"quotas-on-{pool}", default="name", size=MOST_ROWS
     )
-    if file := exported(request, found):
+    if file := exported(request, listing):
         return file
-    for top, children in (kept := branches(found, tree)):
+    for top, children in (branches_ := branches(listing, tree)):
         top.children = children
-    tree = [top for top, _ in kept]
+    tree = [top for top, _ in branches_]
     few = sum(len(top.children) for top in tree) <= MOST_UNFOLDED
     unfolded = request.GET.get("open", "")
     shown = [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree]
     context = {
-        "listing": found,
+        "listing": listing,
         "pools": pools,
         "pool": pool,
         "tree": shown,
@@ -89,7 +89,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def rights(acting: Acting, top: Line) -> dict[str, bool]:
-    """What this person may change of a department and of its projects."""
+    """Return what this person may edit in a department and its projects."""
     assert isinstance(top.owner, Department)
     edits = may(acting, Action.EDIT, top.owner)
     return {"quota": may(acting, Action.ADMINISTER), "edit": edits, "projects": edits}

@@ -114,12 +114,12 @@ def starts() -> list[tuple[str, str]]:
 
 def template_starts(acting: Acting) -> list[str]:
     mine = set(open_projects(acting))
-    found = templates(acting).filter(project__name__in=mine)[:MOST_TEMPLATES]
-    return [template.handle for template in found]
+    stored = templates(acting).filter(project__name__in=mine)[:MOST_TEMPLATES]
+    return [template.handle for template in stored]
 
 
 def template_text(text: str) -> str:
-    """What is kept of a document: all but whose it is and what it is called."""
+    """Return a document without its name and project."""
     for key in ("name", "project", "submitted"):
         with contextlib.suppress(CannotEdit):
             text = edited(text, (key,))
@@ -148,8 +148,8 @@ def _template(acting: Acting, handle: str) -> Template | None:
     return templates(acting).filter(project__name=project, name=name).first()
 
 
-def _workload(acting: Acting, given: str) -> Workload | None:
+def _workload(acting: Acting, workload_id: str) -> Workload | None:
     try:
-        return workloads(acting).filter(pk=uuid.UUID(given)).first()
+        return workloads(acting).filter(pk=uuid.UUID(workload_id)).first()
     except ValueError:
         return None

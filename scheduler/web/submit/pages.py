@@ -23,7 +23,7 @@ LOOK, TRY, SUBMIT = "look", "try", "submit"
 
 @dataclass
 class Answer:
-    """What came of a document: faults, or what would happen."""
+    """The result of checking a document: its errors, or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
@@ -72,7 +72,7 @@ def index(request: Request) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """What would happen, asked for while the page is open; a document with faults has told them already."""
+    """Predict the outcome while the page is open; documents with errors have been reported already."""
     answer = Answer()
     try:
         document = read_document(request.POST.get("document", ""))
@@ -83,7 +83,7 @@ def prediction(request: Request) -> HttpResponse:
 
 
 def _take(answer: Answer, error: BerthError) -> None:
-    """What names a part of the document stands beside it; the rest above all."""
+    """Assign errors to the parts of the document that they name; show the rest at the top."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):

@@ -47,7 +47,7 @@ class KeepForm(forms.Form):
 
 @dataclass
 class Page:
-    """What the page of one template shows."""
+    """Context of the page of one template."""
 
     project: Project
     name: str = ""
@@ -69,15 +69,15 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows = rows.filter(name__icontains=search) | rows.filter(about__icontains=search)
     mine = open_projects(request.acting)
     usable = set(mine)
-    found = list_query(
+    listing = list_query(
         request, COLUMNS, rows, lambda some: list(_with_rights(request, some, usable)), file_name="templates",
         default="name",
     )  # fmt: skip
-    if file := exported(request, found):
+    if file := exported(request, listing):
         return file
     context = {
-        "rows": found.rows,
-        "listing": found,
+        "rows": listing.rows,
+        "listing": listing,
         "projects": templates(request.acting)
         .order_by("project__name")
         .values_list("project__name", flat=True)
@@ -107,11 +107,11 @@ def save(request: Request) -> HttpResponse:
     form = KeepForm(request.POST, auto_id="keep_%s")
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     if form.is_valid():
-        said = form.cleaned_data
+        values = form.cleaned_data
         try:
             made = service.set_template(
-                acting=request.acting, project=find_project(request.acting, said["project"]),
-                name=said["name"], text=said["document"].replace("\r\n", "\n"), about=said["about"],
+                acting=request.acting, project=find_project(request.acting, values["project"]),
+                name=values["name"], text=values["document"].replace("\r\n", "\n"), about=values["about"],
                 expected_version=0,
             )  # fmt: skip
         except PreconditionFailed:
@@ -121,7 +121,7 @@ def save(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            goes_on = said["then"] == EDIT
+            goes_on = values["then"] == EDIT
             to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
             return done(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
     return _keep_page(request, form)
@@ -142,10 +142,12 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         about, version = (stored.about, stored.version) if stored else ("", 0)
         text = stored.text if stored else template_text("")
         return _page(request, opened(text), Page(owner, name, about, version))
-    said = request.POST
-    draft = sent(said, _offer(request))
-    shows = Page(owner, name or said.get("name", ""), said.get("about", ""), _number(said.get("version")))
-    wanted = said.get("step", "")
+    values = request.POST
+    draft = sent(values, _offer(request))
+    shows = Page(
+        owner, name or values.get("name", ""), values.get("about", ""), _number(values.get("version"))
+    )
+    wanted = values.get("step", "")
     if wanted != SAVE:
         step(draft, wanted)
         return _page(request, draft, _looked(shows, draft))
@@ -226,7 +228,7 @@ def _looked(shows: Page, draft: Draft) -> Page:
 
 
 def _overtaken(shows: Page) -> None:
-    """What was typed stays; what is stored now stands below it, and saving again replaces that."""
+    """Show the form again after a conflict, with the stored version below; saving again replaces it."""
     shows.theirs = Template.objects.filter(project=shows.project, name=shows.name).first()
     if shows.theirs is None:
         shows.refused, shows.version = (

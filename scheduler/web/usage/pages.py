@@ -89,13 +89,13 @@ def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[Line]:
     sums = [(total(each), name) for name, each in names.items()]
     sums.sort(key=lambda pair: (-pair[0].gpu_hours, pair[1]))
     most = max([used.gpu_hours for used, _ in sums], default=0.0)
-    found = []
+    rows_ = []
     for place, (used, name) in enumerate(sums):
         hue = f"hue-{place}" if place < MOST_NAMED else "hue-other"
         label = f"{used.gpu_hours:,.1f} GPU-hours"
         drawn = stacked([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
-        found.append(Line(name, hue, used, drawn))
-    return found
+        rows_.append(Line(name, hue, used, drawn))
+    return rows_
 
 
 def _sorted(lines: list[Line], sort: str) -> list[Line]:
@@ -147,7 +147,7 @@ def _labels(question: Question) -> tuple[str, str]:
 
 def _starts(question: Question) -> list[datetime]:
     """Where each piece of the time begins, in the reader's zone."""
-    zone, found = question.request.time_zone, []
+    zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
         at = at.replace(hour=0)
@@ -156,9 +156,9 @@ def _starts(question: Question) -> list[datetime]:
     if question.step is Step.MONTH:
         at = at.replace(day=1)
     while at < question.request.until:
-        found.append(at)
+        rows_.append(at)
         at = _next(at, question.step)
-    return found
+    return rows_
 
 
 def _next(at: datetime, step: Step) -> datetime:
@@ -184,7 +184,7 @@ class Drawn:
 
 
 def _drawn(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[Drawn]:
-    found = []
+    rows_ = []
     for standing in standings(rows, now):
         owner = standing.budget.owner
         whole = max(standing.budget.gpu_hours, standing.used, standing.forecast, 1)
@@ -200,8 +200,8 @@ def _drawn(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], boo
         mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
         tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"
         kind = "departments" if isinstance(owner, Department) else "projects"
-        found.append(Drawn(standing, kind, mark, tone, may_set(owner)))
-    return found
+        rows_.append(Drawn(standing, kind, mark, tone, may_set(owner)))
+    return rows_
 
 
 def _choices(acting: Acting) -> dict[str, Any]:

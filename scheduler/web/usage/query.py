@@ -39,13 +39,13 @@ class Question:
         return [row for row in rows if all(word in row.names[self.by].lower() for word in words)]
 
 
-def question_of(said: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
-    span = said.get("span", USUAL)
+def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
+    span = parameters.get("span", USUAL)
     span = span if span in SPANS else USUAL
     begin, end = _time(span, now, zone)
-    by = _word(said.get("by"), Dimension, USUAL_BY)
-    only = {key: name for key in Dimension if (name := said.get(key, "").replace("\x00", "")[:150])}
-    chosen = _word(said.get("step"), Step, None)
+    by = _word(parameters.get("by"), Dimension, USUAL_BY)
+    only = {key: name for key in Dimension if (name := parameters.get(key, "").replace("\x00", "")[:150])}
+    chosen = _word(parameters.get("step"), Step, None)
     step = chosen or SPANS[span][1]
     words: dict[str, Any] = {"since": begin, "until": end, "group_by": [by], "time_zone": zone.key}
     words["only"] = {str(key): name for key, name in only.items()}
@@ -54,7 +54,7 @@ def question_of(said: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
     except Invalid:  # so fine a step is too long a list
         step, chosen = SPANS[span][1], None
         found = usage_request(now, step=step, **words)
-    search = said.get("search", "").replace("\x00", "")[:100].strip()
+    search = parameters.get("search", "").replace("\x00", "")[:100].strip()
     return Question(span, step, chosen, by, only, found, search)
 
 

@@ -93,11 +93,11 @@ def _with_stories(acting: Acting, workload: Workload, queues: Mapping[str, Any])
     """Project and department, each with where it is told how its share came about, if that may be read."""
     whole = own_departments(acting)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
-    found = []
+    result = []
     for kind, readable in may_read.items():
         place = [f"{kind}s", queues[kind]["name"], queues[kind]["pool"]]
-        found.append({**queues[kind], "told": reverse("fair-share-trace", args=place) if readable else ""})
-    return found
+        result.append({**queues[kind], "told": reverse("fair-share-trace", args=place) if readable else ""})
+    return result
 
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
@@ -107,25 +107,27 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     ]
 
 
-def numbers(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+def numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A blocker's numbers with their units, in the order in which one reads them."""
-    resource = str(given.get("resource", "gpu"))
+    resource = str(values.get("resource", "gpu"))
     order = list(NAMES)
-    keys = sorted(given, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
+    keys = sorted(values, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
     return [
-        (NAMES.get(key, spoken(key)), _number(key, given[key], resource)) for key in keys if key not in UNSAID
+        (NAMES.get(key, spoken(key)), _number(key, values[key], resource))
+        for key in keys
+        if key not in UNSAID
     ]
 
 
 def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Placed]]:
     """Pods of the present run, and of earlier ones, newest first."""
-    found = list(
+    result = list(
         pods(acting)
         .filter(workload=workload)
         .select_related("allocation", "node")
         .order_by("-run", "rank", "role", "index")[:MOST_PODS]
     )
-    all_of_them = [Placed(pod, getattr(pod, "allocation", None)) for pod in found]
+    all_of_them = [Placed(pod, getattr(pod, "allocation", None)) for pod in result]
     return (
         [each for each in all_of_them if each.pod.run == workload.run],
         [each for each in all_of_them if each.pod.run != workload.run],

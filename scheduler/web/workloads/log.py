@@ -74,9 +74,9 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if text:
         log = _log(request, workload_id)
         start = place_of(request.GET.get("cursor", ""))
-        found = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
-        context |= {"log": log, "found": found, "hits": hits_of(found, text, fold), "more": start.offset > 0,
-                    "next": cursor_of(found.following)}  # fmt: skip
+        matches = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
+        context |= {"log": log, "found": matches, "hits": hits_of(matches, text, fold), "more": start.offset > 0,
+                    "next": cursor_of(matches.following)}  # fmt: skip
     return render(request, "scheduler/workloads/log_matches.html", context)
 
 
@@ -100,7 +100,7 @@ def runs_of(pods: list[Placed]) -> list[tuple[int, list[Placed]]]:
     return sorted(runs.items(), reverse=True)
 
 
-def hits_of(found: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
+def hits_of(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     wanted = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(
@@ -113,7 +113,7 @@ def hits_of(found: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
             ),
             tuple(plain_text(each) for each in line.after),
         )
-        for line in found.lines
+        for line in matches.lines
     ]
 
 
@@ -125,8 +125,8 @@ def _log(request: Request, workload_id: uuid.UUID) -> PodLog:
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:
-    given = request.GET.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 17 else otherwise
+    text_ = request.GET.get(name, "")
+    return int(text_) if text_.isascii() and text_.isdigit() and len(text_) < 17 else otherwise
 
 
 def _pieces(log: PodLog, size: int) -> Iterator[bytes]:

@@ -41,7 +41,7 @@ class Draft:
 
     @property
     def readable(self) -> dict[str, Any] | None:
-        """What the form shows: the document, or what it said when it could be read last."""
+        """The document that the form shows, or its last readable version."""
         return self.data if self.data is not None else _read(self.agreed)
 
     @property
@@ -61,7 +61,7 @@ def opened(text: str) -> Draft:
 
 
 def sent(post: QueryDict, offer: Offer) -> Draft:
-    """What came of both sides."""
+    """The merged result of form and document."""
     text = _lines(post.get("document", ""))
     draft = Draft(text, _lines(post.get("agreed", text)))
     _look(draft)
@@ -99,7 +99,7 @@ def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
 
 
 def value_of(each: Field, data: Mapping[str, Any], places: Places) -> str | None:
-    """What the field shows; None for what only the document can hold."""
+    """Return the text of a field; None if only the document can hold the value."""
     if each.at[-1] in (LEAST, MOST):
         return replicas.shown(each.at, data, places)
     return each.kind.shown(value_at(data, each.at), places.scalars.get(each.at))
@@ -111,7 +111,7 @@ def chosen_of(each: Field, data: Mapping[str, Any]) -> list[str]:
 
 
 def _change(each: Field, before: Mapping[str, Any], places: Places, post: QueryDict) -> Any:
-    """What was typed, where it is something else than was shown; None for no change."""
+    """Return the text that was typed into a field, or None if it is unchanged."""
     name = PREFIX + each.path
     if name not in post:
         return None

@@ -101,7 +101,7 @@ def _command(text: str, now: Any) -> Any:
 
 
 def _pairs(text: str, _: Any) -> Any:
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for line in text.split("\n"):
         key, sign, value = line.partition("=")
         key = key.strip()
@@ -109,10 +109,10 @@ def _pairs(text: str, _: Any) -> Any:
             continue
         if not sign or not key:
             raise NotMeant("must be NAME=VALUE", line.strip()[:80], "NAME=VALUE, one per line")
-        if key in found:
+        if key in labels:
             raise NotMeant("is set twice", key[:80], "unique names")
-        found[key] = value
-    return found or ABSENT
+        labels[key] = value
+    return labels or ABSENT
 
 
 def _names(text: str, _: Any) -> Any:
@@ -136,5 +136,5 @@ NAMES = Kind("input", _shown_names, _names)
 def in_order(chosen: Sequence[str], now: Any) -> Any:
     """Of boxes: those that stay keep their order, those that are new come behind."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
-    kept = [one for one in before if one in chosen]
-    return [*kept, *(one for one in chosen if one not in kept)] or ABSENT
+    remaining = [one for one in before if one in chosen]
+    return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

@@ -47,9 +47,9 @@ class ShownField:
     @property
     def choices(self) -> Choices:
         """With what stands in the document, though it is none of the choices."""
-        known = [value for value, _ in self.of.choices]
+        values = [value for value, _ in self.of.choices]
         here = self.chosen if self.of.many else [self.value]
-        return (*self.of.choices, *((one, one) for one in here if one not in known))
+        return (*self.of.choices, *((one, one) for one in here if one not in values))
 
     @property
     def boxes(self) -> list[tuple[str, str, bool, str]]:
@@ -73,7 +73,7 @@ class ShownPart:
 
     @property
     def unfolded(self) -> bool:
-        """What is folded away shows itself where something stands in it."""
+        """Whether a collapsed section opens because one of its fields has a value."""
         return any(each.value or each.errors or each.only_text for each in self.more)
 
 

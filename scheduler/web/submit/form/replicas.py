@@ -24,9 +24,9 @@ def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
 def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order: Sequence[str]) -> str:
     role = at[:-1]
     places = Places.of(text)
-    said = {which: shown((*role, which), data, places) or "" for which in (LEAST, MOST)}
-    said[str(at[-1])] = typed.strip()
-    least, most = (field_kinds.AMOUNT.meant(said[which], None) for which in (LEAST, MOST))
+    texts = {which: shown((*role, which), data, places) or "" for which in (LEAST, MOST)}
+    texts[str(at[-1])] = typed.strip()
+    least, most = (field_kinds.AMOUNT.meant(texts[which], None) for which in (LEAST, MOST))
     elastic = most is not ABSENT and (most != least or least == 0)
     wanted = {
         "replicas": ABSENT if elastic else least,
