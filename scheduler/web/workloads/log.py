@@ -75,8 +75,13 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         log = _log(request, workload_id)
         start = place_of(request.GET.get("cursor", ""))
         matches = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
-        context |= {"log": log, "found": matches, "hits": hits_of(matches, text, fold), "more": start.offset > 0,
-                    "next": cursor_of(matches.following)}  # fmt: skip
+        context |= {
+            "log": log,
+            "found": matches,
+            "hits": hits_of(matches, text, fold),
+            "more": start.offset > 0,
+            "next": cursor_of(matches.following),
+        }
     return render(request, "scheduler/workloads/log_matches.html", context)
 
 
