@@ -73,7 +73,10 @@ def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_a
 
 def test_health_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
     without_leader = berth("health", **as_alice)
-    assert (without_leader.returncode, without_leader.stderr) == (1, "berth: one_leader: no scheduler holds the lease\n")
+    assert (without_leader.returncode, without_leader.stderr) == (
+        1,
+        "berth: one_leader: no scheduler holds the lease\n",
+    )
     assert without_leader.stdout.startswith("Leader      none\n")
     factories.scheduler_leads()
     with_leader = berth("health", **as_alice)
