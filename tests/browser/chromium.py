@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Response,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 PROGRAM = "/usr/bin/chromium"
 QUIET = [
@@ -67,6 +76,14 @@ def reader(
         yield page, faults
     finally:
         context.close()
+
+
+def settled(page: Page, path: str) -> Response:
+    """Open a page and wait for the parts that it loads on its own."""
+    response = page.goto(path, wait_until="load")
+    assert response is not None
+    page.wait_for_function("() => !document.querySelector('.htmx-request')")
+    return response
 
 
 def _formatted(message: ConsoleMessage) -> str:

@@ -53,7 +53,8 @@
   for (const each of all(SHORT_TEXTS)) {
     const nodes = texts(each);
     const words = nodes.map((node) => node.data).join(" ").trim().split(/\s+/).length;
-    if (words > 1 && lines(nodes) >= words) faults.push(`one word per line: ${name(each)}`);
+    // A table head may wrap: its column is as narrow as its numbers.
+    if (words > 1 && lines(nodes) >= words && !each.closest("thead")) faults.push(`one word per line: ${name(each)}`);
   }
   const labels = all("label, legend").filter((each) => each.innerText.trim());
   labels.forEach((one, place) => {
