@@ -2,8 +2,8 @@
 
     python -m tests.engine.mutant CLUSTERS
 
-Run in the copy, by `test_mutations`. CLUSTERS is a file with a list of scenarios; what noticed is printed as
-JSON, a list each of laws and of stories.
+Run in the copy, by `test_mutations`. CLUSTERS is a file with a list of scenarios. Prints the broken laws and
+the failed stories as JSON.
 """
 
 import json
@@ -17,7 +17,7 @@ from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
 from tests.engine.reference.laws import broken_laws
 from tests.engine.stories import hold_to
-from tests.engine.test_laws import test_shares_agree_with_the_plain_calculation as agree
+from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
 
 SHARES = "the shares of the plain calculation"
 FALLS_OVER = "it falls over"
@@ -29,33 +29,33 @@ def main() -> None:
 
 
 def _laws(documents: list[dict[str, Any]]) -> list[str]:
-    """All that any of the clusters shows to be broken."""
-    found: set[str] = set()
+    """Return the names of the laws that a plan for any of the clusters breaks."""
+    broken: set[str] = set()
     for document in documents:
         try:
             snapshot = load(document).snapshot
-            found |= {told.partition(":")[0] for told in broken_laws(snapshot, decide(snapshot))}
+            broken |= {line.partition(":")[0] for line in broken_laws(snapshot, decide(snapshot))}
             agree.hypothesis.inner_test(document=document)  # type: ignore[attr-defined]
         except AssertionError:
-            found.add(SHARES)
+            broken.add(SHARES)
         except Exception as error:
-            found.add(f"{FALLS_OVER}: {type(error).__name__}")
-    return sorted(found)
+            broken.add(f"{FALLS_OVER}: {type(error).__name__}")
+    return sorted(broken)
 
 
 def _stories() -> Iterator[str]:
     for case in test_cases._cases():
-        (told,) = case.values
-        yield from _unheld(told["claim"], told, test_cases.scenario(told))
+        (story,) = case.values
+        yield from _failed(story["claim"], story, test_cases.scenario(story))
     for path in test_scenarios.FILES:
         for case in test_scenarios._cases(path):
-            (told,) = case.values
-            yield from _unheld(told["claim"], told, told["scenario"])
+            (story,) = case.values
+            yield from _failed(story["claim"], story, story["scenario"])
 
 
-def _unheld(claim: str, told: dict[str, Any], scenario: dict[str, Any]) -> Iterator[str]:
+def _failed(claim: str, story: dict[str, Any], scenario: dict[str, Any]) -> Iterator[str]:
     try:
-        hold_to(told["expect"], scenario, told.get("play"))
+        hold_to(story["expect"], scenario, story.get("play"))
     except Exception:
         yield claim
 

@@ -2,7 +2,7 @@
 
 `expect`:
   decisions  a list for each cycle of "kind workload [for workload]", in any order
-  workloads  what each has come to: phase, gpus, position, nodes, devices, pods (how many), reason (the
+  workloads  the outcome of each: phase, gpus, position, nodes, devices, pods (how many), reason (the
              dominant one), reasons (among others), numbers (of a reason, by its token); a word is a phase
   shares     fair shares in GPUs, by queue; `shares_of` those of another resource, by resource and queue
   wanted     nodes wanted, by pool
@@ -22,18 +22,18 @@ def hold_to(expect: Story, scenario: Story, play: Story | None = None) -> None:
     assert expect.keys() <= EXPECTED
     answer = simulate({"format": "berth.scenario/1", **scenario}, **(play or {}))
     for number, expected in enumerate(expect.get("decisions", ())):
-        assert told(answer["cycles"][number]) == sorted(expected), f"cycle {number + 1}"
+        assert decision_lines(answer["cycles"][number]) == sorted(expected), f"cycle {number + 1}"
     wanted = _wanted(expect)
-    assert {name: _become(answer["workloads"][name], wanted[name]) for name in wanted} == wanted
-    queues = {name: told for pool in answer["queues"].values() for name, told in pool.items()}
+    assert {name: _outcome(answer["workloads"][name], wanted[name]) for name in wanted} == wanted
+    queues = {name: queue for pool in answer["queues"].values() for name, queue in pool.items()}
     for resource, shares in {"gpu": expect.get("shares", {}), **expect.get("shares_of", {})}.items():
         assert {name: queues[name]["fair_share"][resource] for name in shares} == shares, resource
     nodes = expect.get("wanted", {})
     assert {pool: answer["demand"][pool]["nodes_wanted"] for pool in nodes} == nodes
 
 
-def told(cycle: Story) -> list[str]:
-    """The decisions of one cycle, a line for each."""
+def decision_lines(cycle: Story) -> list[str]:
+    """Return one line per decision of the cycle, sorted."""
     return sorted(
         f"{decision['kind']} {decision['workload']}" + (f" for {decision['for']}" if decision["for"] else "")
         for decision in cycle["decisions"]
@@ -45,11 +45,11 @@ def _wanted(expect: Story) -> dict[str, Story]:
     return {name: {"phase": wish} if isinstance(wish, str) else wish for name, wish in workloads.items()}
 
 
-def _become(answer: Story, wanted: Story) -> Story:
-    """As much of what it has come to as the story asks about."""
+def _outcome(answer: Story, wanted: Story) -> Story:
+    """Return those parts of the workload's outcome that the story checks."""
     reasons = [blocker["reason"] for blocker in answer["blockers"]]
     pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
-    found: Story = {
+    outcome: Story = {
         "phase": answer["phase"],
         "position": answer["position"],
         "gpus": answer["gpus"],
@@ -60,9 +60,9 @@ def _become(answer: Story, wanted: Story) -> Story:
         "pods": len(pods),
         "blockers": len(answer["blockers"]),
         "numbers": {
-            blocker["reason"]: {key: blocker["numbers"].get(key) for key in asked}
+            blocker["reason"]: {key: blocker["numbers"].get(key) for key in keys}
             for blocker in answer["blockers"]
-            if (asked := wanted.get("numbers", {}).get(blocker["reason"]))
+            if (keys := wanted.get("numbers", {}).get(blocker["reason"]))
         },
     }
-    return {key: found[key] for key in wanted}
+    return {key: outcome[key] for key in wanted}

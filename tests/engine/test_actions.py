@@ -1,4 +1,4 @@
-"""What each action may and may not do, on small clusters."""
+"""Tests of the engine's actions on small clusters."""
 
 import pytest
 
@@ -30,24 +30,24 @@ def test_reserved_workload_starts_once_although_an_eviction_repeats_the_actions(
 
 
 @pytest.mark.shows("RAI-38", "RAI-45")
-def test_priority_protects_nobody_across_projects() -> None:
+def test_priority_does_not_protect_against_reclaim_by_another_project() -> None:
     world = two_projects(4, 0, n=4).running("loud", "b", "n n n n", priority=95)
     assert stopped(world.queued("quiet", "a", gpus=4, priority=25).decide()) == {"loud"}
 
 
-def test_a_queue_at_its_share_gives_nothing() -> None:
+def test_queue_at_its_fair_share_is_not_reclaimed_from() -> None:
     world = two_projects(2, 2, n=4).running("b1", "b", "n n").running("a1", "a", "n n")
     plan = world.queued("more", "a").decide()
     assert plan.bundles == () and Reason.OVER_FAIR_SHARE in reasons(plan, "more")
 
 
 @pytest.mark.shows("RAI-23", "RAI-43")
-def test_a_higher_priority_takes_from_a_lower_one_of_its_project_only() -> None:
+def test_workload_preempts_lower_priority_of_its_own_project_only() -> None:
     world = two_projects(2, 2, n=4).running("mine", "a", "n n").running("theirs", "b", "n n", priority=25)
     assert stopped(world.queued("urgent", "a", gpus=2, priority=90).decide()) == {"mine"}
 
 
-def test_at_its_limit_a_project_makes_room_inside_itself() -> None:
+def test_project_at_its_limit_preempts_its_own_workloads() -> None:
     world = World(n=8).department("d", None).project("a", "d", 4, limit=4).running("low", "a", "n n n n")
     plan = world.queued("high", "a", gpus=1, priority=90).decide()
     (bundle,) = plan.bundles
@@ -56,7 +56,7 @@ def test_at_its_limit_a_project_makes_room_inside_itself() -> None:
 
 
 @pytest.mark.shows("RAI-31", "RAI-32")
-def test_consolidation_moves_and_loses_nobody() -> None:
+def test_consolidation_places_every_moved_workload() -> None:
     world = World(n1=4, n2=4).department("d", None).project("a", "d", 8)
     plan = world.running("x", "a", "n1").running("y", "a", "n2").queued("wide", "a", gpus=4).decide()
     assert bundle_of(plan, "wide").kind is Kind.CONSOLIDATE
@@ -72,7 +72,7 @@ def test_consolidation_can_be_switched_off() -> None:
 
 
 @pytest.mark.shows("PAD-20", "PAD-21")
-def test_a_minimum_is_served_by_the_most_fulfilled() -> None:
+def test_gang_minimum_is_taken_from_the_most_scaled_up_workload() -> None:
     world = World(n=6).department("d", None).project("a", "d", 6)
     world.running("full", "a", "n n n n", least=1).running("half", "a", "n n", least=1, up_to=3)
     plan = world.queued("new", "a").decide()
@@ -80,7 +80,7 @@ def test_a_minimum_is_served_by_the_most_fulfilled() -> None:
 
 
 @pytest.mark.shows("PAD-22", "PAD-27")
-def test_nobody_is_shrunk_below_its_minimum() -> None:
+def test_no_workload_is_scaled_down_below_its_minimum() -> None:
     world = (
         World(n=2).department("d", None).project("a", "d", 2).running("tight", "a", "n n", least=2, up_to=4)
     )
@@ -98,7 +98,7 @@ def test_a_min_runtime_is_inherited_from_the_department() -> None:
     assert not plan.bundles and Reason.VICTIMS_PROTECTED in reasons(plan, "owner")
 
 
-def test_what_only_just_started_is_not_evicted_but_never_starts() -> None:
+def test_workload_placed_in_this_cycle_is_not_evicted() -> None:
     world = two_projects(4, 0, n=4).running("guest", "b", "n n")
     plan = world.queued("big", "a", gpus=4).queued("small", "b").decide()
     assert stopped(plan) == {"guest"} and "small" not in placed(plan) and reasons(plan, "small")

@@ -57,14 +57,16 @@ def constraints() -> st.SearchStrategy[TopologyConstraint | None]:
 def trees(draw: st.DrawFn) -> Group:
     groups = []
     for number in range(draw(st.integers(1, 2))):
-        found = tuple(draw(roles(f"r{number}{n}")) for n in range(draw(st.integers(1, 2))))
-        groups.append(Group(f"g{number}", found, len(found), draw(constraints())))
+        children = tuple(draw(roles(f"r{number}{n}")) for n in range(draw(st.integers(1, 2))))
+        groups.append(Group(f"g{number}", children, len(children), draw(constraints())))
     return Group("w", tuple(groups), len(groups), draw(constraints()))
 
 
 @settings(max_examples=250, deadline=None)
 @given(nodes(), trees(), st.sampled_from(("binpack", "spread", "fragmentation")))
-def test_an_arrangement_is_found_where_one_exists(where: tuple[Node, ...], tree: Group, word: str) -> None:
+def test_gang_is_placed_wherever_an_arrangement_exists(
+    where: tuple[Node, ...], tree: Group, word: str
+) -> None:
     strategy = Strategy(word)
     world = World(pool=Pool("default", strategy, strategy, topology=LEVELS)).department("d", None)
     world.nodes.extend(where)
@@ -72,14 +74,14 @@ def test_an_arrangement_is_found_where_one_exists(where: tuple[Node, ...], tree:
     assert bool(plan.bundles) == has_arrangement(where, tree)
 
 
-def test_a_role_bound_by_cpu_leaves_the_gpus_to_the_role_bound_by_them() -> None:
+def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
     roles = (role("thinks", 2, ask=request(1, cpu=6)), role("draws", 2, ask=request(3, cpu=1)))
     cluster = gangs("w", roles).node("a", 4, cpu=8).node("b", 4, cpu=7)
     assert placed(cluster.decide())["w"] == ["a", "a", "b", "b"]
 
 
-def test_two_groups_that_both_need_a_rack_share_out_the_racks() -> None:
-    """The first group would do with either rack and may not take the only one that holds the second."""
+def test_two_groups_get_the_racks_that_fit_both() -> None:
+    """The first group fits in either rack but must leave the only one that fits the second."""
     rack = TopologyConstraint(required="rack")
     small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)
     large = Group("large", (role("l", 2, ask=request(2)),), 1, rack)
@@ -90,8 +92,8 @@ def test_two_groups_that_both_need_a_rack_share_out_the_racks() -> None:
         assert placed(cluster.decide())["w"] == ["n1", "n2", "n3", "n4"]
 
 
-def test_replicas_kept_apart_and_tolerations_are_arranged_together() -> None:
-    """Who tolerates the taint leaves the plain node to who does not."""
+def test_spread_replicas_and_tolerations_are_solved_together() -> None:
+    """A role that tolerates the taint leaves the untainted node to the role that does not."""
     hardy = role("hardy", 2, ask=request(1), tolerations=(Toleration("kept"),), spread_per_node=1)
     plain = role("plain", 1, ask=request(2))
     cluster = gangs("w", (hardy, plain)).node("a", 2).node("b", 2, taints=(Taint("kept"),))
@@ -99,8 +101,8 @@ def test_replicas_kept_apart_and_tolerations_are_arranged_together() -> None:
     assert placed(cluster.decide())["w"] == ["a", "b", "c"]
 
 
-def test_halves_of_two_devices_leave_enough_devices_for_the_next() -> None:
-    """The two fullest would leave a single open device, on which the second replica cannot stand."""
+def test_fractions_of_two_devices_leave_devices_for_the_next_replica() -> None:
+    """Halves on the two fullest devices would leave one open device, too few for the second replica."""
     cluster = gangs("w", (role("pair", 2, ask=request(0.5, devices=2)),)).node("n", 3)
     cluster.running("x", "a", "n", 0.6).running("y", "a", "n", 0.5).running("z", "a", "n", 0.5)
     assert [step.devices for step in steps(cluster.decide()) if step.workload == "w"] == []
@@ -111,8 +113,8 @@ def test_halves_of_two_devices_leave_enough_devices_for_the_next() -> None:
 
 
 @pytest.mark.parametrize(("word", "device"), [("binpack", 1), ("spread", 2), ("fragmentation", 1)])
-def test_a_share_takes_the_fullest_device_or_the_emptiest(word: str, device: int) -> None:
-    """Free: 0.3, 0.5 and all of the third; asked 0.4."""
+def test_fraction_takes_fullest_device_with_binpack_and_emptiest_with_spread(word: str, device: int) -> None:
+    """Free: 0.3, 0.5 and all of the third device; requested: 0.4."""
     pool = Pool("default", Strategy(word), Strategy(word))
     cluster = World(pool=pool, n=3).department("d", None).project("a", "d", None)
     cluster.running("x", "a", "n", 0.7).running("y", "a", "n", 0.5).queued("w", "a", gpus=0.4)
@@ -120,7 +122,7 @@ def test_a_share_takes_the_fullest_device_or_the_emptiest(word: str, device: int
     assert [step.devices for step in steps(cluster.decide("allocate")) if step.workload == "w"] == [(device,)]
 
 
-def test_a_memory_request_stands_where_a_device_is_large_enough_for_its_share() -> None:
+def test_memory_request_uses_a_device_with_enough_free_share() -> None:
     """Three quarters of the small device, a quarter of the large one."""
     cluster = gangs("w", (role("r", 3, ask=request(gpu_memory=6000)),))
     cluster.node("large", 1, gpu_memory_mib=24_000).node("small", 1, gpu_memory_mib=8000)

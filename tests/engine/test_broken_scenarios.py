@@ -56,7 +56,7 @@ ODD = st.one_of(
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """Every key and every item, at any depth."""
+    """Yield the path of every key and every item, at any depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key)
@@ -68,7 +68,7 @@ PLACES = list(places(GOOD))
 
 @st.composite
 def broken(draw: st.DrawFn) -> dict[str, Any]:
-    """The good file after a few accidents: something lost, doubled, renamed or replaced."""
+    """Draw the good file after a few mutations: something removed, doubled, renamed or replaced."""
     document = copy.deepcopy(GOOD)
     for _ in range(draw(st.integers(1, 3))):
         *way, last = draw(st.sampled_from(PLACES))
@@ -78,7 +78,7 @@ def broken(draw: st.DrawFn) -> dict[str, Any]:
                 holder = holder[key]
             present = holder[last]
         except (KeyError, IndexError, TypeError):
-            continue  # an earlier accident took it away
+            continue  # removed by an earlier mutation
         match draw(st.sampled_from(["replace", "lose", "double", "rename", "negate"])):
             case "lose":
                 del holder[last]
@@ -95,7 +95,7 @@ def broken(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(document=broken())
-def test_a_mutilated_scenario_is_answered_or_refused_in_one_line(document: dict[str, Any]) -> None:
+def test_mutated_scenario_is_simulated_or_refused_in_one_line(document: dict[str, Any]) -> None:
     try:
         answer = simulate(document, cycles=3)
     except ScenarioError as refused:
@@ -107,12 +107,12 @@ def test_a_mutilated_scenario_is_answered_or_refused_in_one_line(document: dict[
         json.dumps(answer, allow_nan=False)
 
 
-def test_the_file_that_is_mutilated_is_good_as_it_is() -> None:
+def test_unmutated_scenario_is_valid() -> None:
     assert simulate(GOOD, cycles=3)["workloads"]["a"]["phase"] == "completed"
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "expected"),
     [
         (("nodes", 0, "gpus"), -1, "nodes[0].gpus"),
         (("nodes", 0, "gpu"), 1, "nodes[0].gpu"),
@@ -130,7 +130,7 @@ def test_the_file_that_is_mutilated_is_good_as_it_is() -> None:
         (("pools", 0, "fairshare", "half_life"), 0, "pools[0].fairshare.half_life"),
     ],
 )
-def test_the_refusal_names_the_key(path: Path_, value: Any, said: str) -> None:
+def test_refusal_names_the_wrong_key(path: Path_, value: Any, expected: str) -> None:
     document = copy.deepcopy(GOOD)
     holder: Any = document
     for key in path[:-1]:
@@ -138,35 +138,35 @@ def test_the_refusal_names_the_key(path: Path_, value: Any, said: str) -> None:
     holder[path[-1]] = value
     with pytest.raises(ScenarioError) as refused:
         load(document)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"),
+    ("pods", "expected"),
     [
         ([{"role": "w", "index": 0, "node": "n9"}], "no such node; received 'n9'; allowed: n0, n1"),
         ([{"role": "v", "node": "n0"}], "no such role; received 'v'; allowed: w"),
         ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; received 1 GPU; allowed: 4 GPUs for"),
     ],
 )
-def test_the_refusal_names_what_was_given_and_what_is_allowed(pods: list[Any], said: str) -> None:
+def test_refusal_names_the_value_and_the_allowed_values(pods: list[Any], expected: str) -> None:
     document = copy.deepcopy(GOOD)
     document["workloads"][0] |= {"pods": pods}
     document["workloads"][0]["roles"][0]["max"] = 9
     with pytest.raises(ScenarioError) as refused:
         load(document)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
-def test_a_damaged_file_ends_in_an_answer_or_in_one_line_and_status_2(
+def test_damaged_file_is_simulated_or_refused_with_status_2(
     tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes, cut: bool
 ) -> None:
     text = (ROOT / "examples" / "scenarios" / "reclaim.yaml").read_bytes()
     at = place % len(text)
     file = tmp_path_factory.getbasetemp() / "damaged.yaml"
     file.write_bytes(text[:at] + junk + (b"" if cut else text[at + 1 :]))
-    status, told = run(file)
+    status, output = run(file)
     assert status in (0, 2)
-    assert status == 0 or (told and "\n" not in told)
+    assert status == 0 or (output and "\n" not in output)

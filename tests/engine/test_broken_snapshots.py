@@ -48,7 +48,7 @@ def promise(**change: object) -> Break:
     return lambda snapshot: replace(snapshot, reservations=(made,))
 
 
-ROTTEN: dict[str, tuple[Break, str]] = {
+INCONSISTENT: dict[str, tuple[Break, str]] = {
     "two whole pods on one device": (
         pods(lambda p: tuple(replace(x, devices=(0,)) for x in p)), "n1: device 0",
     ),
@@ -63,7 +63,7 @@ ROTTEN: dict[str, tuple[Break, str]] = {
     "a device that no node ever had": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
     "an unknown project": (workload("one", project="x"), "no project x"),
     "an unknown pool": (workload("new", pools=("x",)), "no pool x"),
-    "a promise to nobody": (promise(workload="nobody"), "nobody"),
+    "a promise to an unknown workload": (promise(workload="missing"), "missing"),
     "a promise on no node": (promise(node="gone"), "no known node"),
     "a promise to no role": (promise(role="chief"), "no role chief"),
     "a promise of a device that is not there": (promise(devices=(7,)), "n2: device 7"),
@@ -75,17 +75,17 @@ ROTTEN: dict[str, tuple[Break, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("broken", "told"), ROTTEN.values(), ids=list(ROTTEN))
-def test_what_is_broken_is_scheduled_around_and_told(broken: Break, told: str) -> None:
+@pytest.mark.parametrize(("broken", "expected"), INCONSISTENT.values(), ids=list(INCONSISTENT))
+def test_inconsistency_is_reported_and_scheduled_around(broken: Break, expected: str) -> None:
     snapshot = broken(cluster())
     plan = decide(snapshot)
-    assert any(told in note for note in plan.notes), plan.notes
+    assert any(expected in note for note in plan.notes), plan.notes
     assert plan == decide(snapshot)
-    never_worse(snapshot, plan)
+    check_devices(snapshot, plan)
 
 
-def never_worse(snapshot: Snapshot, plan: Plan) -> None:
-    """No device that was too full, or is not there, is given to anybody."""
+def check_devices(snapshot: Snapshot, plan: Plan) -> None:
+    """Assert that no overfull or missing device gets another pod."""
     nodes: dict[str, Node] = {n.name: n for n in snapshot.nodes}
     held: dict[tuple[str, int], int] = {}
     for workload in snapshot.workloads:
@@ -103,6 +103,6 @@ def never_worse(snapshot: Snapshot, plan: Plan) -> None:
         assert milli <= max(1000, before.get(key, 0)), key
 
 
-def test_work_on_a_sound_node_goes_on_beside_a_broken_one() -> None:
+def test_workload_is_placed_on_a_sound_node_beside_a_broken_one() -> None:
     plan = decide(node(cpu=1000)(cluster()))
     assert set(placed(plan)["new"]) == {"n2"}

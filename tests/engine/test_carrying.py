@@ -31,7 +31,7 @@ MOMENTS = (0, 1, 5, 60, 4000)
 
 
 def changed(draw: Any, snapshot: Snapshot, others: tuple[Workload, ...]) -> Snapshot:
-    """What may happen between two cycles: to workloads, to what queues used, now and then to nodes."""
+    """Draw changes between two cycles: to workloads, to the usage of queues, now and then to nodes."""
     workloads = list(snapshot.workloads)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(0, len(workloads) - 1)))
@@ -74,15 +74,17 @@ def used_more(queue: Queue) -> Queue:
     return replace(
         queue,
         entitlements={
-            pool: replace(found, usage=Usage((found.usage.used[0] + 7.0, 0.0, 0.0), (50.0, 1.0, 1.0)))
-            for pool, found in queue.entitlements.items()
+            pool: replace(
+                entitlement, usage=Usage((entitlement.usage.used[0] + 7.0, 0.0, 0.0), (50.0, 1.0, 1.0))
+            )
+            for pool, entitlement in queue.entitlements.items()
         },
     )
 
 
 @lawfully(200)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
-def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
+def test_carried_layout_gives_the_same_plan_as_a_fresh_one(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
         auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
@@ -113,7 +115,7 @@ def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(MOMENTS)))
         snapshot = changed(data.draw, snapshot, others)
-    for plan, seen in unread:  # who waits for what is written out when somebody reads it
+    for plan, seen in unread:  # refusals are written out when they are read
         assert plan == decide(seen)
 
 
@@ -121,29 +123,33 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 
 
 @given(before=NAMES, now=NAMES, changed=st.sets(st.integers(0, 20)), anew=st.sets(st.integers(0, 20)))
-def test_what_differs_is_found_wherever_it_stands(
+def test_differences_are_detected_at_every_position(
     before: list[int], now: list[int], changed: set[int], anew: set[int]
 ) -> None:
     """`anew`: the same values in other objects."""
-    known = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
-    was = tuple(known[number] for number in before)
+    workloads = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
+    was = tuple(workloads[number] for number in before)
     are = tuple(
-        replace(known[n], priority=7) if n in changed else replace(known[n]) if n in anew else known[n]
+        replace(workloads[n], priority=7)
+        if n in changed
+        else replace(workloads[n])
+        if n in anew
+        else workloads[n]
         for n in now
     )
-    gone, come = different(was, are)
-    assert gone.keys() == {f"w{n}" for n in before if n not in now or n in changed}
-    assert come == {w.name: w for n, w in zip(now, are, strict=True) if n not in before or n in changed}
+    removed, added = different(was, are)
+    assert removed.keys() == {f"w{n}" for n in before if n not in now or n in changed}
+    assert added == {w.name: w for n, w in zip(now, are, strict=True) if n not in before or n in changed}
 
 
-def test_more_that_went_in_a_row_than_is_looked_ahead_are_found_too() -> None:
+def test_long_runs_of_removed_items_are_detected() -> None:
     many = tuple(replace(NOBODY, name=f"w{number:05}") for number in range(LOOK + 700))
-    gone, come = different(many, (many[0], *many[LOOK + 600 :]))
-    assert len(gone) == LOOK + 599
-    assert not come
+    removed, added = different(many, (many[0], *many[LOOK + 600 :]))
+    assert len(removed) == LOOK + 599
+    assert not added
 
 
-def test_an_older_plan_says_what_it_said_when_the_lay_out_has_gone_on() -> None:
+def test_older_plan_is_unchanged_after_the_layout_moves_on() -> None:
     cluster = Cluster(n1=1).department("d", 1).project("p", "d", 1)
     first = cluster.queued("a", "p").queued("b", "p").queued("c", "p").snapshot()
     plan, layout = decide_again(first, None)
@@ -153,7 +159,7 @@ def test_an_older_plan_says_what_it_said_when_the_lay_out_has_gone_on() -> None:
     assert [refusal.workload for refusal in again.refusals] == ["c"]
 
 
-def test_the_clock_alone_ends_backoffs_delays_and_promises() -> None:
+def test_time_alone_ends_backoffs_delays_and_reservations() -> None:
     cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
     cluster.queued("a", "p", backoff_until=NOON + 10)
     cluster.queued("b", "p", pools=("default",))

@@ -2,14 +2,14 @@
 
 A case: `claim`, `shows`, `play` and `expect` as in scenarios/, and
 
-  nodes   {n: 8}: a node and its GPUs; or a node as scenarios write it
-  queues  {d: 8, d/a: 4}: departments and their projects, and their quota in GPUs; or (a mapping) what a
-          quota says, with `rank`, `usage` and the minimum runtimes beside it. The earlier, the older
+  nodes   {n: 8}: a node and its GPUs; or a node as in a scenario
+  queues  {d: 8, d/a: 4}: departments and their projects, and their quota in GPUs; or a quota mapping
+          with `rank`, `usage` and the minimum runtimes beside it. The first is the oldest
   work    {w: a 4x1 on n*4}: project, replicas x GPUs of each, and where they run, if they do. After that:
-          `firm` (not preemptible), `p=90` (priority), `max=6` (up to so many replicas), `cpu=2`,
-          `for=60` (has run so many seconds, 3600 unless said otherwise), `waits=60` (submitted so long ago).
-          Who is told later was submitted a second later. Or a mapping: {is: a line, and what scenarios write}
-  pool    what scenarios write of a pool; `cycle_seconds` likewise
+          `firm` (not preemptible), `p=90` (priority), `max=6` (maximum replicas), `cpu=2`,
+          `for=60` (seconds of runtime so far, default 3600), `waits=60` (submitted that many seconds ago).
+          Each line is submitted a second after the one before. Or a mapping: {is: a line, plus scenario keys}
+  pool    the keys of a scenario's pool; `cycle_seconds` likewise
 """
 
 from collections.abc import Iterator
@@ -41,24 +41,24 @@ def test_case(case: dict[str, Any]) -> None:
 
 
 def scenario(case: dict[str, Any]) -> dict[str, Any]:
-    queues = [_queue(*told) for told in enumerate(case["queues"].items())]
+    queues = [_queue(*item) for item in enumerate(case["queues"].items())]
     return {
         "now": NOON,
         "cycle_seconds": case.get("cycle_seconds", 1),
         "pools": [{"name": "default", **case.get("pool", {})}],
         "nodes": [
-            {"name": name, **({"gpus": told, "cpu": 1000} if isinstance(told, int) else told)}
-            for name, told in case["nodes"].items()
+            {"name": name, **({"gpus": node, "cpu": 1000} if isinstance(node, int) else node)}
+            for name, node in case["nodes"].items()
         ],
         "departments": [queue for queue in queues if "department" not in queue],
         "projects": [queue for queue in queues if "department" in queue],
-        "workloads": [_workload(*told) for told in enumerate(case["work"].items())],
+        "workloads": [_workload(*item) for item in enumerate(case["work"].items())],
     }
 
 
 def _queue(number: int, named: tuple[str, Any]) -> dict[str, Any]:
-    path, told = named
-    quota = dict(told) if isinstance(told, dict) else {"gpu": told}
+    path, value = named
+    quota = dict(value) if isinstance(value, dict) else {"gpu": value}
     queue = {key: quota.pop(key) for key in OF_QUEUE if key in quota}
     if "usage" in quota:
         queue["usage"] = {"default": {"gpu": quota.pop("usage")}}
@@ -70,8 +70,8 @@ def _queue(number: int, named: tuple[str, Any]) -> dict[str, Any]:
 
 
 def _workload(number: int, named: tuple[str, Any]) -> dict[str, Any]:
-    name, told = named
-    more = dict(told) if isinstance(told, dict) else {"is": told}
+    name, value = named
+    more = dict(value) if isinstance(value, dict) else {"is": value}
     project, size, *rest = more.pop("is").split()
     count, _, gpus = size.rpartition("x")
     options = dict(word.split("=") for word in rest if "=" in word)
@@ -98,7 +98,7 @@ def _workload(number: int, named: tuple[str, Any]) -> dict[str, Any]:
 
 
 def _nodes(words: list[str]) -> Iterator[str]:
-    """What stands after `on`: n0 n1*3 is one replica on n0 and three on n1."""
+    """Parse the words after `on`: "n0 n1*3" is one replica on n0 and three on n1."""
     for word in words[words.index("on") + 1 :] if "on" in words else ():
         node, _, times = word.partition("*")
         if node != "firm" and "=" not in node:

@@ -23,26 +23,26 @@ def used(mode: FairShareMode, *stretches: tuple[int, Rates], since: int = 0) -> 
 
 
 @pytest.mark.shows("RAI-79")
-def test_after_one_half_life_half_of_it_counts() -> None:
+def test_usage_counts_half_after_one_half_life() -> None:
     mode = FairShareMode(True, half_life=100)
     fresh = used(mode, (10, BUSY)).used[0]
     assert used(mode, (10, BUSY), (100, IDLE)).used[0] == pytest.approx(fresh / 2)
 
 
-def test_however_time_is_cut_the_integral_is_the_same() -> None:
+def test_decayed_usage_does_not_depend_on_cycle_length() -> None:
     mode = FairShareMode(True, half_life=100)
     whole, cut = used(mode, (60, BUSY)), used(mode, (7, BUSY), (23, BUSY), (30, BUSY))
     assert cut.used[0] == pytest.approx(whole.used[0])
     assert whole.used[0] == pytest.approx(1000 * 100 / math.log(2) * (1 - 2 ** (-0.6)))
 
 
-def test_half_of_what_the_parent_held_is_half_whatever_time_passed() -> None:
+def test_usage_relative_to_the_parent_does_not_decay() -> None:
     for seconds in (1, 50, 5000):
         assert used(FairShareMode(True, half_life=100), (seconds, BUSY)).normalised(0) == pytest.approx(0.5)
 
 
 @pytest.mark.shows("RAI-74")
-def test_a_window_forgets_what_lies_before_it() -> None:
+def test_sliding_window_ignores_older_usage() -> None:
     mode = FairShareMode(True, window=100)
     assert used(mode, (40, BUSY), (60, IDLE)).used[0] == 40_000
     assert used(mode, (40, BUSY), (80, IDLE)).used[0] == 20_000
@@ -55,7 +55,7 @@ def test_a_tumbling_window_starts_from_nothing() -> None:
     assert used(mode, (90, BUSY), (20, BUSY)).used[0] == 10_000
 
 
-def test_a_window_over_decay_keeps_both() -> None:
+def test_window_and_half_life_combine() -> None:
     mode = FairShareMode(True, half_life=100, window=100)
     history = History.of(mode, Usage((1.0, 0.0, 0.0), (2.0, 0.0, 0.0)), 1000)
     history.passes(1000, 1100, IDLE)
@@ -63,7 +63,7 @@ def test_a_window_over_decay_keeps_both() -> None:
 
 
 HALF_LIFE = 40
-Sizes = tuple[int, ...]  # what a queue's workloads ask for, one after the other
+Sizes = tuple[int, ...]  # GPUs requested by a queue's workloads, in order
 
 
 def shares_held(
@@ -73,7 +73,7 @@ def shares_held(
     half_lives: int = 8,
     **mode: Any,
 ) -> tuple[list[dict[str, int]], int]:
-    """What each queue holds of one node of 16 GPUs, cycle after cycle, and how many were evicted."""
+    """Return the GPUs of a 16-GPU node that each queue holds, cycle by cycle, and the number of evictions."""
     settings = {"mode": "time_based", "half_life": HALF_LIFE, "k": 1.0} | mode
     above = departments or dict.fromkeys(sizes, "d")
     document: dict[str, Any] = {
@@ -87,9 +87,9 @@ def shares_held(
             for q in sizes
         ],
         "workloads": [
-            {"name": f"{q}-{n:02}", "project": q, "roles": [{"gpu": asked[n % len(asked)]}]}
-            for q, asked in sizes.items()
-            for n in range(max(2, 16 // min(asked)))
+            {"name": f"{q}-{n:02}", "project": q, "roles": [{"gpu": requested[n % len(requested)]}]}
+            for q, requested in sizes.items()
+            for n in range(max(2, 16 // min(requested)))
         ],
     }  # fmt: skip
     played = play(load(document), cycles=half_lives * HALF_LIFE + 1)
@@ -104,7 +104,7 @@ def shares_held(
 
 
 def parts(held: list[dict[str, int]]) -> dict[str, float]:
-    """Of all that was held, each queue's part."""
+    """Return each queue's part of all GPUs held."""
     whole = sum(sum(gpus.values()) for gpus in held)
     return {queue: sum(gpus[queue] for gpus in held) / whole for queue in held[0]}
 
@@ -117,7 +117,7 @@ def longest(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 @pytest.mark.shows("RAI-75", "RAI-76", "RAI-77", "RAI-78", "RAI-81")
 @pytest.mark.parametrize("queues", [2, 3, 6])
 @pytest.mark.parametrize("gpus", [16, 9])
-def test_queues_that_want_everything_take_turns(queues: int, gpus: int) -> None:
+def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
     """Each holds its part of the time within a tenth of it, and no turn outlasts a half-life."""
     sizes = {f"q{number}": (gpus,) for number in range(queues)}
     held, evicted = shares_held(sizes)
@@ -125,7 +125,7 @@ def test_queues_that_want_everything_take_turns(queues: int, gpus: int) -> None:
         assert part == pytest.approx(1 / queues, rel=0.1), parts(held)
         assert longest(held, queue, holding=True) <= HALF_LIFE
         assert longest(held, queue, holding=False) <= (queues - 1) * HALF_LIFE
-    assert evicted <= 20 * queues  # turns, not a quarrel
+    assert evicted <= 20 * queues  # turns, not eviction in every cycle
 
 
 @pytest.mark.shows("RAI-78")
@@ -134,17 +134,17 @@ def test_queues_that_want_everything_take_turns(queues: int, gpus: int) -> None:
     [((16,), (8,)), ((16,), (4,), (4,)), ((16,), (9,), (1,)), ((16,), (2, 1))],
     ids=["16 against 8", "16 against 4 and 4", "16 against 9 and 1", "16 against small ones"],
 )
-def test_what_cannot_be_divided_has_its_turn_beside_what_can(sizes: tuple[Sizes, ...]) -> None:
-    queues = {f"q{number}": asked for number, asked in enumerate(sizes)}
+def test_large_gang_gets_its_turn_beside_small_workloads(sizes: tuple[Sizes, ...]) -> None:
+    queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, evicted = shares_held(queues)
     for queue, part in parts(held).items():
         assert part == pytest.approx(1 / len(queues), rel=0.1), parts(held)
         assert longest(held, queue, holding=True) <= 2 * HALF_LIFE
-    stopped_by_one_change = 16 // min(min(asked) for asked in sizes)
+    stopped_by_one_change = 16 // min(min(gpus) for gpus in sizes)
     assert evicted <= 40 * stopped_by_one_change
 
 
-def test_turns_are_as_long_as_the_weights_say() -> None:
+def test_turns_are_proportional_to_weights() -> None:
     held, _ = shares_held({"a": (16,), "b": (16,), "c": (16,)}, {"a": 3, "b": 2, "c": 1})
     assert parts(held) == pytest.approx({"a": 3 / 6, "b": 2 / 6, "c": 1 / 6}, rel=0.1)
 
@@ -176,16 +176,16 @@ MIXED: list[tuple[Sizes, ...]] = [
 
 @pytest.mark.shows("RAI-78")
 @pytest.mark.parametrize("sizes", MIXED, ids=str)
-def test_sizes_that_never_come_out_even_come_out_even_over_time(sizes: tuple[Sizes, ...]) -> None:
-    held, evicted = shares_held({f"q{number}": asked for number, asked in enumerate(sizes)}, half_lives=12)
+def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> None:
+    held, evicted = shares_held({f"q{number}": gpus for number, gpus in enumerate(sizes)}, half_lives=12)
     later = held[4 * HALF_LIFE :]
     for part in parts(later).values():
         assert part == pytest.approx(1 / len(sizes), rel=0.1), parts(later)
     assert evicted <= 30 * 12
 
 
-def test_a_unit_that_rounding_gives_does_not_go_round_with_every_cycle() -> None:
-    """Seventeen want one of sixteen: each is without for a while, not for a second."""
+def test_rounding_unit_does_not_change_queue_in_every_cycle() -> None:
+    """Seventeen queues want one of sixteen GPUs: each goes without for a while, not for a second."""
     held, evicted = shares_held({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
     assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8
@@ -193,10 +193,10 @@ def test_a_unit_that_rounding_gives_does_not_go_round_with_every_cycle() -> None
 
 @pytest.mark.shows("RAI-74", "RAI-78")
 @pytest.mark.parametrize("sizes", [((16,), (16,)), ((16,),) * 3, ((16,), (1,))], ids=str)
-def test_each_calendar_window_comes_out_even(sizes: tuple[Sizes, ...]) -> None:
-    """Nothing is owed beyond its end, so it is made good before."""
+def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) -> None:
+    """Debt does not carry past the end of a window, so it is repaid within it."""
     window = 120
-    queues = {f"q{number}": asked for number, asked in enumerate(sizes)}
+    queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, _ = shares_held(queues, half_lives=9, half_life=None, window=window, tumbling=True)
     for begin in range(0, 3 * window, window):
         for part in parts(held[begin : begin + window]).values():
@@ -205,15 +205,15 @@ def test_each_calendar_window_comes_out_even(sizes: tuple[Sizes, ...]) -> None:
 
 @pytest.mark.shows("RAI-82")
 @pytest.mark.parametrize("sizes", [(16, 16), (9, 9), (1, 1), (4, 2)])
-def test_with_k_at_zero_history_plays_no_part(sizes: tuple[int, int]) -> None:
-    """Cycle by cycle what point in time would have given."""
+def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
+    """Every cycle matches point-in-time fair shares."""
     queues = {"a": (sizes[0],), "b": (sizes[1],)}
     now = shares_held(queues, half_lives=2, mode="point_in_time")
     assert shares_held(queues, half_lives=2, k=0.0) == now
 
 
-def test_a_turn_never_takes_quota() -> None:
-    """Who stands within its quota keeps it, whatever it used; the quota is had back at once."""
+def test_time_based_turn_never_takes_quota() -> None:
+    """A queue within quota keeps it whatever its usage; a queue below quota gets it back at once."""
     document: dict[str, Any] = {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", "fairshare": {"mode": "time_based", "half_life": 40, "count": "all"}}],

@@ -11,14 +11,14 @@ from tests.engine.reference.fair_share import Claimant, fair_shares
 GPU = 1000
 
 
-def shares_in_words(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, float]:
-    """What the engine gives them."""
+def computed_shares(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, float]:
+    """Return the fair shares that the engine computes."""
     _, plan = play(load(document(total, queues, **pool))).cycles[0]
     return {report.queue: report.share.gpu / GPU for report in plan.queues if report.queue != "all"}
 
 
 def document(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, Any]:
-    """Projects of one department that hold nothing and ask for whole GPUs."""
+    """Return a scenario of one department whose projects hold nothing and request whole GPUs."""
     return {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", **pool}],
@@ -167,27 +167,27 @@ CASES = [
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_shares_are_as_worked_out(
+def test_engine_computes_the_worked_shares(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
-    assert shares_in_words(total, queues, **pool) == expected
+    assert computed_shares(total, queues, **pool) == expected
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_the_plain_calculation_agrees_with_the_worked_numbers(
+def test_reference_calculation_computes_the_worked_shares(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     claimants = [
         Claimant(
-            given["name"],
-            given["quota"] * GPU,
-            given["wants"] * GPU,
-            Fraction(given.get("weight", 1)),
-            given.get("rank", 0),
-            given.get("created", 0),
-            Fraction(given.get("usage", 0)),
+            queue_spec["name"],
+            queue_spec["quota"] * GPU,
+            queue_spec["wants"] * GPU,
+            Fraction(queue_spec.get("weight", 1)),
+            queue_spec.get("rank", 0),
+            queue_spec.get("created", 0),
+            Fraction(queue_spec.get("usage", 0)),
         )
-        for given in queues
+        for queue_spec in queues
     ]
     mode = pool.get("fairshare", {})
     k = Fraction(mode["k"]) if mode else Fraction(0)

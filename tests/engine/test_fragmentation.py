@@ -22,23 +22,23 @@ def world(pool: Pool = BY_FRAGMENTATION, **nodes: int) -> World:
     return World(pool=pool, **nodes).department("d", None).project("a", "d", None)
 
 
-def test_work_that_needs_no_model_leaves_the_scarce_one_alone() -> None:
+def test_workload_without_a_model_avoids_the_scarce_model() -> None:
     cluster = world().node("a-scarce", 2, gpu_model="H100").node("plain", 2, gpu_model="T4")
     picky = {"gpu_models": ("H100",)}
     cluster.queued("first", "a", gpus=2).queued("picky", "a", gpus=2, on_role=picky)
     assert placed(cluster.decide()) == {"first": ["plain"], "picky": ["a-scarce"]}
 
 
-def test_work_that_needs_much_cpu_goes_where_gpus_have_much_of_it() -> None:
+def test_cpu_heavy_workload_is_placed_on_the_node_with_most_cpu_per_gpu() -> None:
     cluster = world().node("a-lean", 4, cpu=16).node("rich", 4, cpu=64)
     cluster.queued("hungry", "a", gpus=1, cpu=14)
     for number in range(4):
         cluster.queued(f"modest{number}", "a", gpus=1, cpu=3)
-    found = placed(cluster.decide())
-    assert found["hungry"] == ["rich"] and len(found) == 5
+    nodes = placed(cluster.decide())
+    assert nodes["hungry"] == ["rich"] and len(nodes) == 5
 
 
-def test_a_share_goes_to_the_device_that_is_of_least_use_to_others() -> None:
+def test_fraction_is_placed_on_the_device_least_useful_to_others() -> None:
     cluster = world(n=2).running("there", "a", "n", 0.5)
     for number in range(3):
         cluster.queued(f"whole{number}", "a", gpus=1)
@@ -47,8 +47,8 @@ def test_a_share_goes_to_the_device_that_is_of_least_use_to_others() -> None:
     assert step.devices == (0,)
 
 
-def test_what_is_lost_depends_on_what_usually_asks() -> None:
-    """Beside big requests a whole node is kept; beside small ones nothing is lost by opening it."""
+def test_fragmentation_loss_depends_on_the_usual_request_sizes() -> None:
+    """With large requests a whole node stays free; with small ones opening it loses nothing."""
     cluster = world(a_wide=4, b_used=4).running("there", "a", "b_used", 1, up_to=1)
     for number in range(3):
         cluster.queued(f"wide{number}", "a", gpus=4)
@@ -57,26 +57,26 @@ def test_what_is_lost_depends_on_what_usually_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "asked", "settled"),
+    ("nodes", "requests", "strategy"),
     [
         (("T4", "T4"), (1, 2), Strategy.BINPACK),
         (("T4", "A10"), (1, 2), Strategy.FRAGMENTATION),
         (("T4", "T4"), (1, 0.5), Strategy.FRAGMENTATION),
     ],
 )
-def test_a_pool_that_leaves_it_open_counts_fragments_where_things_are_mixed(
-    nodes: tuple[str, ...], asked: tuple[float, ...], settled: Strategy
+def test_auto_strategy_uses_fragmentation_in_mixed_pools(
+    nodes: tuple[str, ...], requests: tuple[float, ...], strategy: Strategy
 ) -> None:
     cluster = world(Pool("default", Strategy.AUTO, Strategy.AUTO))
     for number, model in enumerate(nodes):
         cluster.node(f"n{number}", 4, gpu_model=model)
-    for number, gpus in enumerate(asked):
+    for number, gpus in enumerate(requests):
         cluster.queued(f"w{number}", "a", gpus=gpus)
     (board,) = Layout(cluster.snapshot()).boards.values()
-    assert (board.pool.node_strategy, board.pool.device_strategy) == (settled, settled)
+    assert (board.pool.node_strategy, board.pool.device_strategy) == (strategy, strategy)
 
 
-def test_a_scenario_file_may_name_it_and_means_binpack_where_it_names_nothing() -> None:
+def test_scenario_placement_defaults_to_binpack() -> None:
     base = {
         "format": "berth.scenario/1",
         "nodes": [{"name": "n", "gpus": 2, "cpu": 8, "memory_mib": 8000}],
@@ -91,7 +91,7 @@ def test_a_scenario_file_may_name_it_and_means_binpack_where_it_names_nothing() 
     assert load(base).snapshot.pools[0].node_strategy is Strategy.BINPACK
 
 
-ASKED = st.tuples(
+REQUESTS = st.tuples(
     st.sampled_from((0, 0.2, 0.5, 0.7, 1, 2, 4)), st.sampled_from((1, 4, 12)), st.sampled_from(((), ("A",)))
 )
 NODES = st.lists(st.tuples(st.sampled_from((0, 1, 2, 4)), st.sampled_from((8, 32)), st.sampled_from("AB")),
@@ -99,23 +99,23 @@ NODES = st.lists(st.tuples(st.sampled_from((0, 1, 2, 4)), st.sampled_from((8, 32
 
 
 def mixed_cluster(
-    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]]
+    nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]]
 ) -> World:
     cluster = world()
     for number, (gpus, cpu, model) in enumerate(nodes):
         cluster.node(f"n{number}", gpus, cpu=cpu, gpu_model=model)
-    for number, (gpus, cpu, models) in enumerate(asked):
+    for number, (gpus, cpu, models) in enumerate(requests):
         ask = role("r", ask=request(gpus, cpu=cpu), gpu_models=models)
         cluster.queued(f"w{number:02}", "a", roles=(ask,))
     return cluster
 
 
 @settings(max_examples=60, deadline=None)
-@given(NODES, st.lists(ASKED, min_size=1, max_size=14), st.randoms(use_true_random=False))
-def test_losses_kept_up_to_date_are_those_counted_afresh(
-    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]], chance: Random
+@given(NODES, st.lists(REQUESTS, min_size=1, max_size=14), st.randoms(use_true_random=False))
+def test_incremental_losses_equal_recomputed_losses(
+    nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]], chance: Random
 ) -> None:
-    (board,) = Layout(mixed_cluster(nodes, asked).snapshot()).boards.values()
+    (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
         mark, spot = board.mark(), pick(board, part, Horizon.NOW)
@@ -131,12 +131,12 @@ def test_losses_kept_up_to_date_are_those_counted_afresh(
 
 
 @settings(max_examples=60, deadline=None)
-@given(NODES, st.lists(ASKED, min_size=1, max_size=14))
-def test_it_refuses_nobody_whom_binpack_would_have_found_a_place_alone(
-    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]]
+@given(NODES, st.lists(REQUESTS, min_size=1, max_size=14))
+def test_fragmentation_places_every_workload_that_binpack_places(
+    nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]]
 ) -> None:
-    """One after the other, on the same board: a place is found where there is one."""
-    (board,) = Layout(mixed_cluster(nodes, asked).snapshot()).boards.values()
+    """Workloads are placed one after the other on the same board."""
+    (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():
         spot = pick(board, gang.parts[0], Horizon.NOW)

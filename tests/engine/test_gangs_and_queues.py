@@ -1,4 +1,4 @@
-"""The gang, role and queues of a workload's pods."""
+"""Tests of the gang, role and queues that a workload's pods belong to."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ROLES = (role("leader", 1, 1, request(1)), role("worker", 1, 3, request(0.5)))
 
 
 def cluster(**first_pods: int) -> World:
-    """A workload of two roles, with so many pods of each that run already, on a node of its pool."""
+    """Return a workload of two roles with some pods already running on a node of its pool."""
     world = World(n=4).department("d", 8).project("p", "d", 8).project("other", "d", 0)
     world.queued("w", "p", roles=ROLES)
     if first_pods:
@@ -32,7 +32,7 @@ def placed(plan: Plan) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.shows("RAI-08")
-def test_the_first_pods_of_a_workload_make_one_gang_with_a_part_for_each_role() -> None:
+def test_first_pods_of_a_workload_form_one_gang_with_a_part_per_role() -> None:
     plan = cluster().decide("allocate")
     (start, *grown) = plan.bundles
     assert {step.workload for step in start.steps} == {"w"}
@@ -41,7 +41,7 @@ def test_the_first_pods_of_a_workload_make_one_gang_with_a_part_for_each_role() 
 
 
 @pytest.mark.shows("RAI-09")
-def test_later_pods_join_the_same_gang_in_their_own_or_another_part() -> None:
+def test_later_pods_join_the_gang_of_the_first() -> None:
     world = cluster(leader=1, worker=1)
     (board,) = Layout(world.snapshot()).boards.values()
     (gang,) = board.gangs.values()
@@ -52,9 +52,9 @@ def test_later_pods_join_the_same_gang_in_their_own_or_another_part() -> None:
 
 
 @pytest.mark.shows("RAI-10", "RAI-11")
-def test_gang_and_roles_count_for_their_own_project_and_department_and_no_other() -> None:
+def test_gang_counts_for_its_own_project_and_department_only() -> None:
     plan = cluster(leader=1, worker=1).decide()
     held = {report.queue: report.allocated.gpu for report in plan.queues}
     assert held == {"d": 2500, "p": 2500, "other": 0}
-    asked = {report.queue: report.requested.gpu for report in plan.queues}
-    assert asked == {"d": 5 * MILLI // 2, "p": 5 * MILLI // 2, "other": 0}
+    requested = {report.queue: report.requested.gpu for report in plan.queues}
+    assert requested == {"d": 5 * MILLI // 2, "p": 5 * MILLI // 2, "other": 0}

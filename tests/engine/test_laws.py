@@ -1,6 +1,6 @@
-"""Every plan obeys the laws, on random clusters.
+"""Tests that every plan obeys the laws, on random clusters.
 
-`BERTH_LAWS=20000` looks at so many clusters for each law (default: some hundreds).
+`BERTH_LAWS=20000` sets the number of clusters per law (default: some hundreds).
 """
 
 import os
@@ -24,14 +24,14 @@ from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.laws import broken_laws
 from tests.engine.reference.laws_of_shares import capacity
 
-SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # smaller examples of what is wrong, for some minutes
+SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # look for a smaller counterexample, for some minutes
 EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
 def lawfully(examples: int) -> Callable[[Test], Test]:
-    """So many clusters, always the same ones unless more are asked for."""
+    """Run a test on so many clusters: the same ones each time unless `BERTH_LAWS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
@@ -42,29 +42,27 @@ def lawfully(examples: int) -> Callable[[Test], Test]:
     )
 
 
-def looked_at(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
+def checked(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
     snapshot = load(document).snapshot
     return snapshot, decide(snapshot)
 
 
 @lawfully(600)
 @given(document=clusters())
-def test_every_plan_is_lawful(document: dict[str, Any]) -> None:
-    assert broken_laws(*looked_at(document)) == []
+def test_plan_obeys_every_law(document: dict[str, Any]) -> None:
+    assert broken_laws(*checked(document)) == []
 
 
 @lawfully(300)
 @given(document=clusters(time_based=True))
-def test_every_plan_is_lawful_where_history_counts(document: dict[str, Any]) -> None:
-    assert broken_laws(*looked_at(document)) == []
+def test_time_based_plan_obeys_every_law(document: dict[str, Any]) -> None:
+    assert broken_laws(*checked(document)) == []
 
 
 @lawfully(150)
 @given(document=clusters(), order=st.randoms(use_true_random=False))
-def test_the_same_snapshot_gives_the_same_plan_however_it_is_listed(
-    document: dict[str, Any], order: Any
-) -> None:
-    snapshot, plan = looked_at(document)
+def test_plan_does_not_depend_on_the_order_of_the_snapshot(document: dict[str, Any], order: Any) -> None:
+    snapshot, plan = checked(document)
     shuffled: dict[str, Any] = {}
     for kind in ("pools", "nodes", "queues", "workloads"):
         listed = list(getattr(snapshot, kind))
@@ -76,8 +74,8 @@ def test_the_same_snapshot_gives_the_same_plan_however_it_is_listed(
 
 @lawfully(100)
 @given(document=clusters())
-def test_names_of_nodes_mean_nothing_but_their_order(document: dict[str, Any]) -> None:
-    _, plan = looked_at(document)
+def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any]) -> None:
+    _, plan = checked(document)
     renamed = {node["name"]: f"x-{node['name']}" for node in document["nodes"]}
     for node in document["nodes"]:
         node["name"] = renamed[node["name"]]
@@ -91,8 +89,8 @@ def test_names_of_nodes_mean_nothing_but_their_order(document: dict[str, Any]) -
 
 @lawfully(150)
 @given(document=clusters(quiet=True))
-def test_the_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
-    snapshot, plan = looked_at(document)
+def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
+    snapshot, plan = checked(document)
     world = World(snapshot)
     world.carry_out(plan)
     assert decide(world.snapshot()).bundles == ()
@@ -100,9 +98,9 @@ def test_the_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, An
 
 @lawfully(150)
 @given(document=clusters(quiet=True, time_based=True))
-def test_the_second_plan_is_empty_though_history_counts_as_long_as_it_stays(document: dict[str, Any]) -> None:
-    """Whose turn it is changes with time alone, not with who has it."""
-    snapshot, plan = looked_at(document)
+def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
+    """Turns change with time alone, not with current allocations."""
+    snapshot, plan = checked(document)
     world = World(snapshot)
     world.carry_out(plan)
     assert decide(world.snapshot()).bundles == ()
@@ -112,7 +110,7 @@ def test_the_second_plan_is_empty_though_history_counts_as_long_as_it_stays(docu
 @lawfully(100)
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
 def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
-    snapshot, plan = looked_at(document)
+    snapshot, plan = checked(document)
     world = World(snapshot)
     world.carry_out(plan)
     before = world.snapshot()
@@ -125,8 +123,8 @@ def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any],
 
 @lawfully(30)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
-def test_a_cluster_left_alone_comes_to_rest(document: dict[str, Any]) -> None:
-    """No two workloads evict each other in turn: after a while nobody gives way any more."""
+def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
+    """No two workloads evict each other in turn: after a while evictions end."""
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):
@@ -139,15 +137,15 @@ def test_a_cluster_left_alone_comes_to_rest(document: dict[str, Any]) -> None:
 
 @lawfully(150)
 @given(document=clusters())
-def test_a_stored_cycle_is_played_again_to_the_same_plan(document: dict[str, Any]) -> None:
-    snapshot, plan = looked_at(document)
+def test_stored_cycle_replays_to_the_same_plan(document: dict[str, Any]) -> None:
+    snapshot, plan = checked(document)
     assert decide(load(snapshot_to_scenario(snapshot)).snapshot) == plan
     assert load(snapshot_to_scenario(snapshot)).snapshot == snapshot
 
 
 @lawfully(100)
 @given(document=clusters())
-def test_asking_changes_nothing(document: dict[str, Any]) -> None:
+def test_decide_does_not_change_the_snapshot(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
     before = repr(snapshot)
     decide(snapshot)
@@ -159,7 +157,7 @@ def test_asking_changes_nothing(document: dict[str, Any]) -> None:
 
 def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
     entitlement = queue.entitlements.get(pool, Entitlement())
-    grain = 10**9  # usage is a measured number: taken as finely as the engine takes it
+    grain = 10**9  # usage is measured: rounded as finely as the engine rounds it
     return Claimant(
         queue.name,
         entitlement.quota[resource],
@@ -173,8 +171,8 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
 
 @lawfully(150)
 @given(document=st.one_of(clusters(), clusters(time_based=True)))
-def test_shares_agree_with_the_plain_calculation(document: dict[str, Any]) -> None:
-    snapshot, plan = looked_at(document)
+def test_shares_equal_the_reference_calculation(document: dict[str, Any]) -> None:
+    snapshot, plan = checked(document)
     reports = {(report.pool, report.queue): report for report in plan.queues}
     for pool in snapshot.pools:
         for parent in (None, *(queue.name for queue in snapshot.queues if queue.parent is None)):
@@ -192,21 +190,21 @@ def test_shares_agree_with_the_plain_calculation(document: dict[str, Any]) -> No
                     k=Fraction(str(pool.fair_share.k)) if pool.fair_share.time_based else Fraction(0),
                     by_quota=not pool.over_quota_weights,
                 )
-                found = {q.name: reports[pool.name, q.name].share[resource] for q in children}
-                assert found == expected, (pool.name, parent, name, total, wanted)
+                shares = {q.name: reports[pool.name, q.name].share[resource] for q in children}
+                assert shares == expected, (pool.name, parent, name, total, wanted)
 
 
 def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
-    """What it holds and asks for, as far as its limit, and leave to go beyond quota, allow."""
+    """Return the queue's allocated and requested amount, capped by its limit and borrowing rule."""
     entitlement = queue.entitlements.get(pool, Entitlement())
     children = [child for child in snapshot.queues if child.parent == queue.name]
-    asked: int = reports[pool, queue.name].requested[resource]
+    requested: int = reports[pool, queue.name].requested[resource]
     if children:
-        asked = sum(wants(snapshot, reports, child, pool, resource) for child in children)
+        requested = sum(wants(snapshot, reports, child, pool, resource) for child in children)
     bounds = [entitlement.limit[resource]]
     if not entitlement.over_quota:
         bounds.append(entitlement.quota[resource])
-    return min([asked, *(bound for bound in bounds if bound is not None)])
+    return min([requested, *(bound for bound in bounds if bound is not None)])
 
 
 claims = st.builds(
@@ -228,10 +226,10 @@ claims = st.builds(
     k=st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(2)]),
     better=st.sampled_from(["weight", "rank", "quota"]),
 )
-def test_more_weight_rank_or_quota_is_never_a_smaller_share(
+def test_more_weight_rank_or_quota_never_lowers_a_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
-    """Of the plain calculation, which the engine agrees with."""
+    """Checked on the reference calculation, which the engine agrees with."""
     claimants = [replace(claim, name=f"q{number}") for number, claim in enumerate(drawn)]
     first = claimants[0]
     if better == "weight":
@@ -246,7 +244,7 @@ def test_more_weight_rank_or_quota_is_never_a_smaller_share(
 
 @lawfully(300)
 @given(drawn=st.lists(claims, min_size=1, max_size=4), total=st.integers(0, 20).map(lambda n: n * 500))
-def test_shares_sum_to_all_there_is_where_demand_allows(drawn: list[Claimant], total: int) -> None:
+def test_shares_sum_to_capacity_where_demand_allows(drawn: list[Claimant], total: int) -> None:
     claimants = [
         replace(claim, name=f"q{number}", weight=claim.weight + 1) for number, claim in enumerate(drawn)
     ]

@@ -1,6 +1,6 @@
-"""Random clusters, simulated to the end and judged by the answer alone.
+"""Random clusters, simulated to the end and judged by the result alone.
 
-`BERTH_LAWS=20000` looks at so many clusters (default: some dozens).
+`BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
 
 from collections import defaultdict
@@ -15,9 +15,9 @@ from tests.engine.reference.clusters import MEMORY, clusters
 from tests.engine.test_laws import lawfully
 
 CYCLES = 40
-QUIET = 5  # so many cycles at the end in which nothing may happen any more
+QUIET = 5  # number of last cycles that must bring no decision
 Document = dict[str, Any]
-# Reasons that keep work waiting although a node would have room for it.
+# Reasons that keep a workload pending although a node has room for it.
 BOUND = {
     "ProjectLimit", "DepartmentLimit", "NonPreemptibleOverQuota", "DepartmentOversold", "BehindReservation",
     "Backoff", "WaitingForGang", "Suspended", "DependencyNotMet", "Misconfigured",
@@ -26,15 +26,15 @@ BOUND = {
 
 @lawfully(20)
 @given(document=clusters())
-def test_it_comes_to_rest_and_nobody_waits_who_plainly_fits(document: Document) -> None:
+def test_simulation_comes_to_rest_and_places_every_workload_that_fits(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=CYCLES)
     assert [cycle["decisions"] for cycle in answer["cycles"][-QUIET:]] == [[]] * QUIET
-    assert list(_waiting_in_vain(document, answer)) == []
+    assert list(_pending_though_fitting(document, answer)) == []
 
 
 @lawfully(40)
 @given(document=clusters())
-def test_devices_hold_no_more_than_one_and_never_whole_beside_shared(document: Document) -> None:
+def test_devices_are_not_oversold_nor_both_whole_and_shared(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
     for device, parts in _devices(document, answer).items():
         assert sum(parts) <= 1 + 1e-9, (device, parts)
@@ -43,7 +43,7 @@ def test_devices_hold_no_more_than_one_and_never_whole_beside_shared(document: D
 
 @lawfully(40)
 @given(document=clusters())
-def test_what_is_free_is_what_nothing_stands_on(document: Document) -> None:
+def test_reported_free_gpus_are_those_that_no_pod_holds(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
     held: dict[str, float] = defaultdict(float)
     for (node, _), parts in _devices(document, answer).items():
@@ -55,21 +55,23 @@ def test_what_is_free_is_what_nothing_stands_on(document: Document) -> None:
 
 @lawfully(40)
 @given(document=clusters())
-def test_a_stranger_who_has_to_wait_makes_nobody_stop(document: Document) -> None:
-    """It is of a project without quota or weight, and asks last. (One that finds room may be in the way of a
-    move, so that somebody else's reclaim stops one more.)"""
+def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
+    """Its project has neither quota nor weight and it is the last in the queue.
+
+    A placed workload may block a move, so that another reclaim evicts one more.
+    """
     quotas = {pool["name"]: {"gpu": 0, "weight": 0} for pool in document["pools"]}
     document["projects"].append({"name": "strangers", "department": "d0", "quotas": quotas})
     stranger = {"name": "zz", "project": "strangers", "priority": 0, "submitted": document["now"],
                 "roles": [{"name": "r", "gpu": 1}]}  # fmt: skip
-    without = _stopped(simulate(deepcopy(document)))
+    without = _evictions(simulate(deepcopy(document)))
     document["workloads"].append(stranger)
     answer = simulate(deepcopy(document))
     if answer["workloads"]["zz"]["phase"] == "pending":
-        assert _stopped(answer) <= without
+        assert _evictions(answer) <= without
 
 
-def _stopped(answer: Document) -> int:
+def _evictions(answer: Document) -> int:
     decisions = answer["cycles"][0]["decisions"]
     return sum(decision["kind"] in ("reclaim", "preempt") for decision in decisions)
 
@@ -79,8 +81,8 @@ def _roles(workload: Document) -> list[Document]:
     return [role for group in groups for role in group["roles"]]
 
 
-def _standing(document: Document, answer: Document) -> Iterator[tuple[Document, Document]]:
-    """Every pod that holds something, with its role."""
+def _held_pods(document: Document, answer: Document) -> Iterator[tuple[Document, Document]]:
+    """Yield every pod that holds resources, with its role."""
     for workload in document["workloads"]:
         roles = {role["name"]: role for role in _roles(workload)}
         for pod in answer["workloads"][workload["name"]]["pods"]:
@@ -89,11 +91,11 @@ def _standing(document: Document, answer: Document) -> Iterator[tuple[Document, 
 
 
 def _devices(document: Document, answer: Document) -> dict[tuple[str, int], list[float]]:
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for role, pod in _standing(document, answer):
+    parts: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for role, pod in _held_pods(document, answer):
         for device in pod["devices"]:
-            found[pod["node"], device].append(_of_each(role))
-    return found
+            parts[pod["node"], device].append(_of_each(role))
+    return parts
 
 
 def _of_each(role: Document) -> float:
@@ -102,26 +104,26 @@ def _of_each(role: Document) -> float:
     return float(min(1, role["gpu"]))
 
 
-def _waiting_in_vain(document: Document, answer: Document) -> Iterator[str]:
-    """One replica, of no topology, for which a node has whole devices, CPU and a pod free."""
-    taken = _devices(document, answer)
+def _pending_though_fitting(document: Document, answer: Document) -> Iterator[str]:
+    """Yield pending workloads of one replica without topology that would fit on a node."""
+    devices = _devices(document, answer)
     cpu = {node["name"]: node["cpu"] for node in document["nodes"]}
     pods = {node["name"]: node["max_pods"] for node in document["nodes"]}
-    for role, pod in _standing(document, answer):
+    for role, pod in _held_pods(document, answer):
         cpu[pod["node"]] -= role.get("limit", role)["cpu"]
         pods[pod["node"]] -= 1
     for workload in document["workloads"]:
-        told, roles = answer["workloads"][workload["name"]], _roles(workload)
-        reasons = {blocker["reason"] for blocker in told["blockers"]}
-        if told["phase"] != "pending" or len(roles) > 1 or roles[0]["min"] != 1 or "topology" in workload:
+        outcome, roles = answer["workloads"][workload["name"]], _roles(workload)
+        reasons = {blocker["reason"] for blocker in outcome["blockers"]}
+        if outcome["phase"] != "pending" or len(roles) > 1 or roles[0]["min"] != 1 or "topology" in workload:
             continue
         if not reasons:
-            yield f"{workload['name']} waits for no reason"
+            yield f"{workload['name']} is pending without a reason"
         for node in document["nodes"] if not reasons & BOUND else ():
-            whole = sum(not taken[node["name"], device] for device in range(node["gpus"]))
+            whole = sum(not devices[node["name"], device] for device in range(node["gpus"]))
             room = whole, cpu[node["name"]], pods[node["name"]]
             if node["pool"] in workload["pools"] and _would_hold(node, roles[0], room):
-                yield f"{workload['name']} would fit on {node['name']}, but waits: {sorted(reasons)}"
+                yield f"{workload['name']} would fit on {node['name']}, but is pending: {sorted(reasons)}"
 
 
 def _would_hold(node: Document, role: Document, room: tuple[int, float, int]) -> bool:

@@ -33,35 +33,35 @@ class Mutation:
     noticed_by: str
 
 
-MUTATIONS = [Mutation(**told) for told in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
+MUTATIONS = [Mutation(**fields) for fields in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_what_is_broken_is_there_once(mutation: Mutation) -> None:
+def test_mutated_line_exists_once(mutation: Mutation) -> None:
     source = (ROOT / ENGINE / mutation.file).read_text(encoding="utf-8")
     assert source.count(mutation.line) == 1
     assert mutation.line != mutation.broken
 
 
-def test_the_readme_says_what_notices() -> None:
+def test_readme_lists_the_mutations() -> None:
     rows = "".join(f"| {mutation.name} | {mutation.noticed_by} |\n" for mutation in MUTATIONS)
     assert TABLE + rows in (ROOT / ENGINE / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a mutant needs, and made-up clusters to look at."""
+    """Copy what a mutant needs, with a file of random clusters."""
     place = tmp_path_factory.mktemp("engine")
     for part in COPIED:
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
     for package in ("scheduler", "platform/berth"):
         (place / package / "__init__.py").touch()
-    (place / "clusters.json").write_text(json.dumps(made_up()), encoding="utf-8")
+    (place / "clusters.json").write_text(json.dumps(random_clusters()), encoding="utf-8")
     return place
 
 
-def made_up() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def random_clusters() -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = []
 
     @settings(
         max_examples=CLUSTERS,
@@ -73,32 +73,32 @@ def made_up() -> list[dict[str, Any]]:
     )
     @given(document=st.one_of(clusters(), clusters(time_based=True)))
     def gather(document: dict[str, Any]) -> None:
-        found.append(document)
+        documents.append(document)
 
     gather()
-    return found
+    return documents
 
 
 @pytest.mark.heavy
-def test_nothing_is_noticed_of_the_engine_as_it_is(copy: Path) -> None:
-    assert noticed(copy) == []
+def test_unmutated_engine_breaks_no_law_or_story(copy: Path) -> None:
+    assert broken_by(copy) == []
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_a_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
+def test_mutation_is_detected(copy: Path, mutation: Mutation) -> None:
     path = copy / ENGINE / mutation.file
     source = path.read_text(encoding="utf-8")
     path.write_text(source.replace(mutation.line, mutation.broken), encoding="utf-8")
     try:
-        assert mutation.noticed_by in noticed(copy)
+        assert mutation.noticed_by in broken_by(copy)
     finally:
         path.write_text(source, encoding="utf-8")
 
 
-def noticed(copy: Path) -> list[str]:
-    """By which laws, on the made-up clusters, and by which stories."""
-    done = subprocess.run(
+def broken_by(copy: Path) -> list[str]:
+    """Return the laws (on the random clusters) and the stories that the copy breaks."""
+    process = subprocess.run(
         [sys.executable, "-m", "tests.engine.mutant", "clusters.json"],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": f"{copy}:{copy / 'platform'}", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -107,6 +107,6 @@ def noticed(copy: Path) -> list[str]:
         timeout=600,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    return [*told["laws"], *told["stories"]]
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
+    return [*result["laws"], *result["stories"]]

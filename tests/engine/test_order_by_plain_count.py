@@ -11,7 +11,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.simulator import load
-from tests.engine.reference.order import Hall, Standing, Waits
+from tests.engine.reference.order import OneNode, Pending, QueueState
 from tests.engine.test_laws import lawfully
 
 NOW = 1_800_000_000
@@ -39,7 +39,7 @@ jobs = st.fixed_dictionaries(
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> dict[str, Any]:
+def full_queues(draw: st.DrawFn) -> dict[str, Any]:
     drawn = draw(st.lists(jobs, min_size=1, max_size=10))
     gpus = sum(job["gpu"] for job in drawn if job["runs"]) + draw(st.integers(0, 10))
     return {
@@ -63,45 +63,47 @@ def _job(name: str, drawn: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "roles": [{"gpu": drawn["gpu"]}], "pods": pods, **job}
 
 
-def counted_plainly(snapshot: Snapshot, plan: Plan) -> Hall:
-    known = {queue.name: queue for queue in snapshot.queues}
+def reference_order(snapshot: Snapshot, plan: Plan) -> OneNode:
+    queues = {queue.name: queue for queue in snapshot.queues}
     standings = {
-        report.queue: Standing(
+        report.queue: QueueState(
             report.queue,
             (report.quota.gpu or 0) // MILLI,
             report.share.gpu // MILLI,
-            known[report.queue].entitlements["default"].rank,
-            known[report.queue].created,
+            queues[report.queue].entitlements["default"].rank,
+            queues[report.queue].created,
             float("inf") if report.limit.gpu is None else report.limit.gpu // MILLI,
         )
         for report in plan.queues
     }
-    hall = Hall(snapshot.nodes[0].gpus, standings, [], {})
+    node = OneNode(snapshot.nodes[0].gpus, standings, [], {})
     size = snapshot.nodes[0].gpus
     for workload in snapshot.workloads:
         path, gpus = PATHS[workload.project], workload.tree.children[0].request.devices  # type: ignore[union-attr]
         if not workload.pods and gpus > size:
-            continue  # unschedulable: it is not in the queue
+            continue  # unschedulable, so not in the queue
         if not workload.pods:
-            hall.waiting.append(
-                Waits(workload.name, path, gpus, workload.priority, workload.submitted, workload.preemptible)
+            node.pending.append(
+                Pending(
+                    workload.name, path, gpus, workload.priority, workload.submitted, workload.preemptible
+                )
             )
             continue
-        hall.free -= gpus
+        node.free -= gpus
         for name in path:
-            hall.held[name] = hall.held.get(name, 0) + gpus
-            hall.firm[name] = hall.firm.get(name, 0) + (0 if workload.preemptible else gpus)
-    return hall
+            node.held[name] = node.held.get(name, 0) + gpus
+            node.firm[name] = node.firm.get(name, 0) + (0 if workload.preemptible else gpus)
+    return node
 
 
 @pytest.mark.shows("RAI-01", "RAI-02", "RAI-03", "RAI-12", "RAI-49")
 @lawfully(400)
-@given(document=crowds())
-def test_who_starts_and_in_what_order_is_as_counted_plainly(document: dict[str, Any]) -> None:
+@given(document=full_queues())
+def test_engine_starts_workloads_in_the_reference_order(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
     plan = decide(snapshot, ["allocate"])
-    hall = counted_plainly(snapshot, plan)
-    hall.hand_out()
-    assert [bundle.workload for bundle in plan.bundles] == hall.started
+    node = reference_order(snapshot, plan)
+    node.allocate()
+    assert [bundle.workload for bundle in plan.bundles] == node.started
     queued = {refusal.workload for refusal in plan.refusals if refusal.position is not None}
-    assert queued == set(hall.looked_at) - set(hall.started)
+    assert queued == set(node.order) - set(node.started)

@@ -1,4 +1,4 @@
-"""Placement of replicas: nodes, devices, racks and arrangements."""
+"""Tests of where replicas are placed: nodes, devices, racks and arrangements."""
 
 import pytest
 
@@ -30,10 +30,10 @@ def test_a_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
     world = one_project(n=2).queued("two", "a", roles=(role(ask=request(0.5, devices=2)),)).queued("one", "a")
     plan = world.decide()
     assert bundle_of(plan, "two").steps[0].devices == (0, 1)
-    assert Reason.FRAGMENTED in reasons(plan, "one")  # whole and shared never meet on a device
+    assert Reason.FRAGMENTED in reasons(plan, "one")  # a device is never both whole and shared
 
 
-def test_a_memory_request_is_a_share_of_the_device_it_lands_on() -> None:
+def test_memory_request_takes_its_share_of_the_chosen_device() -> None:
     world = World().node("n", 1, gpu_memory_mib=8000).department("d", None).project("a", "d", None)
     (step,) = steps(world.queued("w", "a", roles=(role(ask=request(gpu_memory=2001)),)).decide())
     assert step.milli == 251
@@ -53,7 +53,7 @@ def racks() -> World:
 
 
 @pytest.mark.shows("RAI-53")
-def test_a_required_rack_holds_the_whole_gang_or_none_of_it() -> None:
+def test_gang_with_required_rack_is_placed_whole_in_one_rack() -> None:
     inside = TopologyConstraint(required="rack")
     four = racks().queued("four", "a", replicas=4, topology=inside).decide()
     assert placed(four)["four"] == ["n1", "n1", "n2", "n2"]
@@ -61,13 +61,13 @@ def test_a_required_rack_holds_the_whole_gang_or_none_of_it() -> None:
     assert not five.bundles and reasons(five, "five")[0] is Reason.EXCEEDS_DOMAIN
 
 
-def test_a_preferred_rack_is_left_when_it_is_too_small() -> None:
+def test_gang_leaves_a_preferred_rack_that_is_too_small() -> None:
     plan = racks().queued("five", "a", replicas=5, topology=TopologyConstraint(preferred="rack")).decide()
     assert len(placed(plan)["five"]) == 5
 
 
 @pytest.mark.shows("RAI-16", "RAI-18")
-def test_one_of_two_groups_will_do_where_one_is_needed() -> None:
+def test_one_of_two_groups_is_enough_where_one_is_needed() -> None:
     big, small = role("big", ask=request(8)), role("small", ask=request(1))
     tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
     assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]

@@ -11,7 +11,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Plan
 from scheduler.simulator import load
-from tests.engine.reference.reclaim import Cluster, Due, Newcomer, Stands, lawful_sets
+from tests.engine.reference.reclaim import Cluster, Newcomer, QueueShare, RunningGang, lawful_sets
 from tests.engine.test_laws import lawfully
 
 NOW = 1_800_000_000
@@ -24,8 +24,8 @@ quotas = st.fixed_dictionaries(
 
 
 @st.composite
-def full_clusters(draw: st.DrawFn) -> dict[str, Any]:
-    """One or two nodes, mostly full of small gangs, and one gang that waits."""
+def full_clusters_and_a_gang(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw one or two nodes, mostly full of small gangs, and one pending gang."""
     nodes = {f"n{i}": draw(st.integers(2, 5)) for i in range(draw(st.integers(1, 2)))}
     free, work = dict(nodes), []
     for number in range(draw(st.integers(1, 7))):
@@ -63,15 +63,15 @@ def _workload(name: str, project: str, gpus: int, on: list[Any], preemptible: bo
     return {"name": name, "project": project, "preemptible": preemptible, "roles": [role], "pods": pods}
 
 
-def asked_plainly(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, Newcomer]:
+def reference_input(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, Newcomer]:
     dues = {
-        report.queue: Due(
+        report.queue: QueueShare(
             None if report.quota.gpu is None else report.quota.gpu // MILLI, report.share.gpu // MILLI
         )
         for report in plan.queues
     }
     gangs = [
-        Stands(
+        RunningGang(
             workload.name,
             PATHS[workload.project],
             len(workload.pods[0].devices),
@@ -89,11 +89,11 @@ def asked_plainly(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, Newcomer]:
 
 @pytest.mark.shows("RAI-20", "RAI-22", "RAI-24", "RAI-36")
 @lawfully(400)
-@given(document=full_clusters())
-def test_a_newcomer_is_served_if_and_only_if_somebody_may_be_taken_from(document: dict[str, Any]) -> None:
+@given(document=full_clusters_and_a_gang())
+def test_gang_is_placed_if_and_only_if_an_allowed_set_of_victims_exists(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
     plan = decide(snapshot, ["allocate", "reclaim"])
-    cluster, newcomer = asked_plainly(snapshot, plan)
+    cluster, newcomer = reference_input(snapshot, plan)
     served = any(bundle.workload == "new" for bundle in plan.bundles)
     if cluster.fits(newcomer, ()):
         assert served

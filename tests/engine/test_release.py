@@ -1,4 +1,4 @@
-"""A node may be given back only where its work stands again elsewhere and nobody loses by it."""
+"""Tests of node release: a node is released only if its workloads fit elsewhere without a loss."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -26,17 +26,17 @@ def world(nodes: int = 4, **pool: Any) -> World:
     return made.department("d", 32).project("p", "d", 32)
 
 
-def asked(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> Release | None:
+def release_of(made: World, offered: tuple[str, ...] = ALL, **more: Any) -> Release | None:
     snapshot = made.snapshot()
     return node_to_empty(snapshot, decide(snapshot), "default", offered, **more)
 
 
-def test_a_node_whose_work_fits_elsewhere_may_go() -> None:
+def test_node_is_released_when_its_workloads_fit_elsewhere() -> None:
     made = world().running("a", "p", "n1", 6, since=900).running("b", "p", "n3", 2, since=900)
-    found = asked(made)
-    assert found is not None
-    assert found.node == "n3"
-    (bundle,) = found.bundles
+    release = release_of(made)
+    assert release is not None
+    assert release.node == "n3"
+    (bundle,) = release.bundles
     stop, place = bundle.steps
     assert isinstance(stop, Evict)
     assert isinstance(place, Place)
@@ -47,120 +47,120 @@ def test_a_node_whose_work_fits_elsewhere_may_go() -> None:
     assert [standing.queue for standing in audit.victim] == ["p", "d"]
 
 
-def test_the_node_with_least_work_to_lose_goes_first() -> None:
+def test_node_with_least_work_to_lose_is_released_first() -> None:
     made = world().running("a", "p", "n1", 3, since=100).running("b", "p", "n2", 2, since=1000)
     made.running("c", "p", "n3", 1, since=1000)
-    found = asked(made)
-    assert found is not None
-    assert found.node == "n1"  # 300 GPU-seconds; the others lose 2,000 and 1,000
-    assert [step.node for step in found.bundles[0].steps] == ["n1", "n2"]
+    release = release_of(made)
+    assert release is not None
+    assert release.node == "n1"  # 300 GPU-seconds; the others lose 2,000 and 1,000
+    assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
-def test_never_the_head_nor_a_node_that_was_not_offered() -> None:
+def test_neither_head_nor_unoffered_node_is_released() -> None:
     made = world(2).running("a", "p", "n0", 1, since=10).running("b", "p", "n1", 1, since=900)
-    assert asked(made, ("n0",)) is None
-    assert asked(made, ()) is None
-    found = asked(made)
-    assert found is not None
-    assert found.node == "n1"
+    assert release_of(made, ("n0",)) is None
+    assert release_of(made, ()) is None
+    release = release_of(made)
+    assert release is not None
+    assert release.node == "n1"
 
 
-def test_work_that_may_not_be_interrupted_keeps_its_node() -> None:
-    assert asked(world().running("a", "p", "n1", 2, preemptible=False, since=900)) is None
-    assert asked(world(reclaim_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
-    assert asked(world(preempt_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
-    assert asked(world(preempt_min_runtime=800).running("a", "p", "n1", 2, since=900)) is not None
+def test_node_of_non_preemptible_workload_is_not_released() -> None:
+    assert release_of(world().running("a", "p", "n1", 2, preemptible=False, since=900)) is None
+    assert release_of(world(reclaim_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
+    assert release_of(world(preempt_min_runtime=1000).running("a", "p", "n1", 2, since=900)) is None
+    assert release_of(world(preempt_min_runtime=800).running("a", "p", "n1", 2, since=900)) is not None
 
 
-def test_a_queue_s_own_minimum_runtime_goes_before_the_pool_s() -> None:
+def test_queue_minimum_runtime_overrides_the_pools() -> None:
     made = World(pool=Pool("default", nodes_max=8, reclaim_min_runtime=1000))
     for ordinal in range(4):
         made.node(f"n{ordinal}", 8, ordinal=ordinal)
     made.department("d", 32, reclaim_min_runtime=60).project("p", "d", 32)
-    assert asked(made.running("a", "p", "n1", 2, since=900)) is not None
+    assert release_of(made.running("a", "p", "n1", 2, since=900)) is not None
 
 
-def test_work_that_still_starts_or_stops_keeps_its_node() -> None:
+def test_node_of_starting_or_stopping_pods_is_not_released() -> None:
     for state in (PodState.STARTING, PodState.STOPPING, PodState.STUCK):
-        assert asked(world().running("a", "p", "n1", 2, since=900, state=state)) is None
+        assert release_of(world().running("a", "p", "n1", 2, since=900, state=state)) is None
 
 
-def test_a_move_has_to_pay_for_itself() -> None:
+def test_node_is_not_released_when_the_move_loses_too_much_work() -> None:
     long = world().running("a", "p", "n1", 8, since=PAYBACK + 1)
-    assert asked(long) is None
-    assert asked(world().running("a", "p", "n1", 8, since=PAYBACK)) is not None
+    assert release_of(long) is None
+    assert release_of(world().running("a", "p", "n1", 8, since=PAYBACK)) is not None
     saved = world().running("a", "p", "n1", 8, since=9 * PAYBACK, last_checkpoint=NOON - 60)
-    assert asked(saved) is not None
+    assert release_of(saved) is not None
 
 
-def test_a_gang_is_disturbed_as_a_whole() -> None:
-    """One replica moves, all four lose what they did."""
+def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
+    """One replica moves, all four lose their work."""
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK)
-    assert asked(made, ("n2",)) is not None
+    assert release_of(made, ("n2",)) is not None
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK + 60)
-    assert asked(made, ("n2",)) is None
+    assert release_of(made, ("n2",)) is None
 
 
-def test_no_node_goes_while_anybody_waits_for_room() -> None:
+def test_no_node_is_released_while_a_workload_waits_for_capacity() -> None:
     made = world().running("a", "p", "n1", 2, since=900).running("b", "p", "n2", 2, since=900)
     made.queued("big", "p", 4, 8)
-    assert asked(made) is None
+    assert release_of(made) is None
     assert empty_nodes(made.snapshot(), made.decide(), "default", ALL, 8) == ()
 
 
-def test_who_waits_for_its_own_reasons_keeps_nobody_s_node() -> None:
+def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
     made = world().running("a", "p", "n1", 2, since=900)
     made.queued("paused", "p", 1, 8, suspended=True)
-    found = asked(made)
-    assert found is not None
-    assert found.node == "n1"
+    release = release_of(made)
+    assert release is not None
+    assert release.node == "n1"
 
 
-def test_no_node_goes_while_something_is_decided() -> None:
+def test_no_node_is_released_while_the_plan_has_decisions() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("new", "p", 1, 1)
     assert not is_at_rest(made.decide(), "default")
-    assert asked(made) is None
+    assert release_of(made) is None
 
 
-def test_what_does_not_fit_elsewhere_stays() -> None:
+def test_node_is_not_released_when_its_workloads_do_not_fit_elsewhere() -> None:
     made = world(3).running("a", "p", "n0", 7, since=900).running("b", "p", "n1", 5, since=900)
     made.running("c", "p", "n2", 4, since=900)
-    assert asked(made) is None
+    assert release_of(made) is None
 
 
-def test_a_selector_keeps_work_on_the_only_node_of_its_kind() -> None:
+def test_node_selector_prevents_release_of_its_only_node() -> None:
     made = world().node("n4", 8, ordinal=4, labels={"disk": "fast"})
     made.running("a", "p", "n4", 2, since=900, on_role={"node_selector": {"disk": "fast"}})
-    assert asked(made, ("n4",)) is None
+    assert release_of(made, ("n4",)) is None
 
 
-def test_replicas_that_must_lie_apart_are_not_put_together() -> None:
+def test_release_respects_spread_constraints() -> None:
     made = world(2).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
-    assert asked(made) is None
+    assert release_of(made) is None
     made = world(3).running("a", "p", "n0 n1", 1, since=900, on_role={"spread_per_node": 1})
-    found = asked(made)
-    assert found is not None
-    assert [step.node for step in found.bundles[0].steps] == ["n1", "n2"]
+    release = release_of(made)
+    assert release is not None
+    assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
-def test_growth_moves_with_its_gang_and_is_not_lost() -> None:
+def test_release_moves_elastic_replicas_with_their_gang() -> None:
     made = world().running("a", "p", "n0 n1 n1", 2, least=1, up_to=3, since=900)
-    found = asked(made)
-    assert found is not None
-    assert [step.node for step in found.bundles[0].steps] == ["n1", "n1", "n0", "n0"]
+    release = release_of(made)
+    assert release is not None
+    assert [step.node for step in release.bundles[0].steps] == ["n1", "n1", "n0", "n0"]
     made = world(2).running("a", "p", "n0 n1 n1", 2, least=1, up_to=3, since=900)
     made.running("b", "p", "n0", 4, since=900)
-    assert asked(made) is None
+    assert release_of(made) is None
 
 
-def test_a_promised_node_stays() -> None:
+def test_reserved_node_is_not_released() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("b", "p", 1, 8)
     made.reservations.append(Reservation("b", "worker", 0, "n3", tuple(range(8))))
     snapshot = replace(made.snapshot(), workloads=(made.workloads[0],))
     assert "n3" not in empty_nodes(snapshot, decide(snapshot), "default", ALL, 8)
 
 
-def test_empty_nodes_go_newest_first_and_no_more_than_may() -> None:
+def test_empty_nodes_are_released_newest_first_up_to_the_limit() -> None:
     made = world().running("a", "p", "n1", 2, since=900)
     snapshot, plan = made.snapshot(), made.decide()
     assert empty_nodes(snapshot, plan, "default", ALL, 8) == ("n3", "n2")
@@ -169,54 +169,54 @@ def test_empty_nodes_go_newest_first_and_no_more_than_may() -> None:
     assert empty_nodes(snapshot, plan, "default", ALL, 0) == ()
 
 
-def test_what_stands_in_another_pool_is_left_alone() -> None:
+def test_release_ignores_other_pools() -> None:
     made = world(2)
     made.pools.append(Pool("other"))
     made.node("o0", 8, pool="other", ordinal=0)
     made.running("a", "p", "n0", 7, since=900).running(
         "b", "p", "n1", 2, since=900, pools=("default", "other")
     )
-    assert asked(made) is None
+    assert release_of(made) is None
 
 
-def test_roles_with_cpus_alone_are_moved_like_others() -> None:
+def test_release_moves_cpu_only_roles() -> None:
     made = World(pool=Pool("default", nodes_max=8))
     for ordinal in range(3):
         made.node(f"n{ordinal}", 0, cpu=8, ordinal=ordinal)
     made.department("d", 0).project("p", "d", 0)
     made.running("a", "p", "n1", 0, cpu=3, since=900).running("b", "p", "n2", 0, cpu=2, since=900)
-    found = asked(made)
-    assert found is not None
-    assert found.node == "n2"
-    assert asked(made, payback=100) is None
+    release = release_of(made)
+    assert release is not None
+    assert release.node == "n2"
+    assert release_of(made, payback=100) is None
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_answer_is_the_same_for_the_same_snapshot(enabled: bool) -> None:
+def test_release_is_deterministic(enabled: bool) -> None:
     made = world(consolidation=Consolidation(enabled)).running("a", "p", "n1", 2, since=900)
     made.queued("two roles", "p", roles=(role("x"), role("y")), suspended=True)
-    assert asked(made) == asked(made)
+    assert release_of(made) == release_of(made)
 
 
 @lawfully(300)
 @given(document=clusters())
-def test_after_a_release_everybody_stands_and_nothing_is_left_to_decide(document: dict[str, Any]) -> None:
+def test_next_plan_after_a_release_has_no_further_decisions(document: dict[str, Any]) -> None:
     snapshot = _quiet(load(document).snapshot)
     for pool in snapshot.pools:
         offered = [node.name for node in snapshot.nodes if node.pool == pool.name]
         plan = decide(snapshot)
-        found = node_to_empty(snapshot, plan, pool.name, offered)
-        if found is not None:
-            _holds(snapshot, plan, found)
-        gone = empty_nodes(snapshot, plan, pool.name, offered, 99)
-        if gone:
-            after = decide(_moved(snapshot, set(gone), {}))
+        release = node_to_empty(snapshot, plan, pool.name, offered)
+        if release is not None:
+            _check_release(snapshot, plan, release)
+        empty = empty_nodes(snapshot, plan, pool.name, offered, 99)
+        if empty:
+            after = decide(_moved(snapshot, set(empty), {}))
             assert [b for b in after.bundles if b.evictions] == [b for b in plan.bundles if b.evictions]
             assert {r.workload for r in after.refusals} == {r.workload for r in plan.refusals}
 
 
 def _quiet(snapshot: Snapshot) -> Snapshot:
-    """Only what stands, and all of it runs: as it mostly is where a pool has more nodes than it needs."""
+    """Return the snapshot with only its running workloads, as in a pool with more nodes than it needs."""
     ordinals = {node.name: number for number, node in enumerate(snapshot.nodes)}
     return replace(
         snapshot,
@@ -234,29 +234,29 @@ def _running(pod: Pod) -> Pod:
     return pod if pod.state is PodState.COMPLETED else replace(pod, state=PodState.RUNNING)
 
 
-def _holds(snapshot: Snapshot, plan: Plan, found: Release) -> None:
+def _check_release(snapshot: Snapshot, plan: Plan, release: Release) -> None:
     places: dict[tuple[str, str, int], Place] = {}
     stopped = set()
-    for bundle in found.bundles:
+    for bundle in release.bundles:
         for step in bundle.steps:
             key = step.workload, step.role, step.index
             if isinstance(step, Place):
                 places[key] = step
             else:
-                assert step.node == found.node
+                assert step.node == release.node
                 stopped.add(key)
     assert stopped == places.keys()
-    known = {workload.name: workload for workload in snapshot.workloads}
-    assert all(known[name].preemptible for name, _, _ in stopped)
-    assert all(place.node != found.node for place in places.values())
-    after = _moved(snapshot, {found.node}, places)
+    workloads = {workload.name: workload for workload in snapshot.workloads}
+    assert all(workloads[name].preemptible for name, _, _ in stopped)
+    assert all(place.node != release.node for place in places.values())
+    after = _moved(snapshot, {release.node}, places)
     _nothing_is_oversold(after)
     then = decide(after)
-    assert not [bundle for bundle in then.bundles if bundle.pool == found.pool]
+    assert not [bundle for bundle in then.bundles if bundle.pool == release.pool]
     assert {refusal.workload for refusal in then.refusals} <= {refusal.workload for refusal in plan.refusals}
 
 
-def _moved(snapshot: Snapshot, gone: set[str], places: dict[tuple[str, str, int], Place]) -> Snapshot:
+def _moved(snapshot: Snapshot, released: set[str], places: dict[tuple[str, str, int], Place]) -> Snapshot:
     def at(name: str, pod: Pod) -> Pod:
         place = places.get((name, pod.role, pod.index))
         if place is None or pod.state is PodState.COMPLETED:
@@ -265,7 +265,7 @@ def _moved(snapshot: Snapshot, gone: set[str], places: dict[tuple[str, str, int]
 
     return replace(
         snapshot,
-        nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
+        nodes=tuple(node for node in snapshot.nodes if node.name not in released),
         workloads=tuple(
             replace(w, pods=tuple(at(w.name, pod) for pod in w.pods)) for w in snapshot.workloads
         ),

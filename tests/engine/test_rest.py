@@ -1,6 +1,6 @@
-"""A simulation at rest stops, and continuing would change nothing.
+"""A simulation stops at rest, and continuing would change nothing.
 
-`BERTH_LAWS=20000` looks at so many clusters (default: some dozens).
+`BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
 
 import json
@@ -34,13 +34,13 @@ def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> D
     }
 
 
-def test_an_endless_run_ends_at_rest() -> None:
+def test_unlimited_simulation_ends_at_rest() -> None:
     played = play(load(cluster(WAITS)), cycles=ENDLESS)
     assert len(played.cycles) + played.spared == ENDLESS
     assert len(played.cycles) < 10
 
 
-def test_the_last_cycle_is_decided_when_it_would_be() -> None:
+def test_last_cycle_is_decided_at_its_usual_time() -> None:
     played = play(load(cluster(WAITS, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
@@ -59,7 +59,7 @@ def test_the_last_cycle_is_decided_when_it_would_be() -> None:
     ],
     ids=["a runtime", "a backoff", "a reservation", "a delay", "a guarantee", "use that fades", "a calendar"],
 )
-def test_it_is_not_at_rest_while_a_clock_runs(pool: Document, workload: Document, until: int) -> None:
+def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: Document, until: int) -> None:
     now = 1_800_000_000
     document = cluster(WAITS, pool=pool, now=now)
     document["workloads"][0] |= {"submitted": now, **workload}
@@ -68,17 +68,17 @@ def test_it_is_not_at_rest_while_a_clock_runs(pool: Document, workload: Document
     assert played.cycles[-2][0].now - now >= until
 
 
-def test_where_nobody_asks_for_more_it_rests_whatever_was_used() -> None:
+def test_cluster_without_demand_is_at_rest_whatever_its_usage() -> None:
     pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
     assert len(play(load(cluster(pool=pool)), cycles=ENDLESS).cycles) < 10
 
 
-def test_a_few_cycles_at_rest_are_listed_and_very_many_are_not() -> None:
+def test_few_cycles_at_rest_are_listed_and_many_are_not() -> None:
     assert len(simulate(cluster(WAITS), cycles=500)["cycles"]) == 500
     assert len(simulate(cluster(WAITS), cycles=ENDLESS)["cycles"]) < 10
 
 
-def test_people_are_told_how_many_cycles_were_run(tmp_path: Path) -> None:
+def test_output_states_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(cluster(WAITS)))
     _, text = run(file, cycles=ENDLESS)
@@ -89,11 +89,13 @@ def test_people_are_told_how_many_cycles_were_run(tmp_path: Path) -> None:
 
 @lawfully(60)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
-def test_playing_on_would_have_told_the_same(document: Document, seconds: int) -> None:
+def test_continuing_after_rest_gives_the_same_result(document: Document, seconds: int) -> None:
     document["cycle_seconds"] = seconds
     rested = simulate(deepcopy(document), cycles=60)
     with pytest.MonkeyPatch.context() as patch:
-        playing = import_module("scheduler.simulator.cycles")  # the package names its function so
+        playing = import_module(
+            "scheduler.simulator.cycles"
+        )  # the package exports a function of the same name
         patch.setattr(playing, "is_at_rest", lambda *_: False)
         played_on = simulate(deepcopy(document), cycles=60)
     assert _comparable(rested) == _comparable(played_on)
@@ -103,4 +105,4 @@ def _comparable(answer: Document) -> Document:
     for queues in answer["queues"].values():
         for queue in queues.values():
             queue["usage"] = {kind: round(used, 6) for kind, used in queue["usage"].items()}
-    return {key: told for key, told in answer.items() if key != "seconds"}
+    return {key: value for key, value in answer.items() if key != "seconds"}

@@ -1,4 +1,4 @@
-"""Scenario files are taken exactly or refused with the wrong key."""
+"""Tests of scenario files: what is accepted, and the errors of wrong keys."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def refusal(data: object) -> str:
     return line
 
 
-def test_a_scenario_that_says_nothing_has_one_pool_and_a_fixed_date() -> None:
+def test_empty_scenario_has_one_pool_and_a_fixed_date() -> None:
     loaded = load(FORMAT)
     assert [pool.name for pool in loaded.snapshot.pools] == ["default"]
     assert (loaded.snapshot.now, loaded.cycle_seconds) == (1_767_225_600, 1)
@@ -102,11 +102,11 @@ def test_a_scenario_that_says_nothing_has_one_pool_and_a_fixed_date() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_refusal_names_the_offending_key(data: object, path: str) -> None:
+def test_error_names_the_offending_key(data: object, path: str) -> None:
     assert refusal(data).startswith(f"{path}: ")
 
 
-def test_workloads_that_wait_in_a_circle_are_refused() -> None:
+def test_circular_dependencies_are_refused() -> None:
     line = refusal(with_work({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]}))
     assert "circle" in line
 
@@ -131,14 +131,14 @@ def test_tricks_of_the_file_formats_are_refused(tmp_path: Path, text: str, words
     assert words in refusal(path)
 
 
-def test_an_alias_stands_for_the_value_it_names(tmp_path: Path) -> None:
+def test_yaml_alias_is_resolved(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("{format: berth.scenario/1, nodes: [&n {name: a, gpus: 2}, {<<: *n, name: b}]}")
     assert [(node.name, node.gpus) for node in load(path).snapshot.nodes] == [("a", 2), ("b", 2)]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "scenario.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -160,18 +160,18 @@ def entitlement(quota: dict[str, Any]) -> Entitlement:
         ({"gpu": 1, "cpu": None, "memory_mib": 5}, Bounds(1000, None, 5)),
     ],
 )
-def test_null_is_unlimited_and_absent_is_nought(quota: dict[str, Any], bounds: Bounds) -> None:
+def test_null_quota_is_unlimited_and_absent_quota_is_zero(quota: dict[str, Any], bounds: Bounds) -> None:
     assert entitlement(quota).quota == bounds
 
 
-def test_a_weight_is_one_number_or_one_for_each_resource() -> None:
+def test_weight_is_one_number_or_one_per_resource() -> None:
     assert entitlement({"weight": 2}).weights == (2.0, 2.0, 2.0)
     assert entitlement({"weight": {"gpu": 2, "cpu": 0}}).weights == (2.0, 0.0, 1.0)
     assert entitlement({"limit": {"gpu": 3}}).limit == Bounds(3000, None, None)
     assert entitlement({}).rank == 2
 
 
-def test_devices_that_are_left_out_are_assigned_around_those_that_are_named() -> None:
+def test_omitted_devices_are_assigned_around_named_ones() -> None:
     snapshot = load(
         with_work(
             {"name": "any", "pods": [{"node": "n"}]},
@@ -190,7 +190,7 @@ def test_halves_are_packed_on_one_device_or_spread_over_two() -> None:
     assert load(spread).snapshot.pools[0].node_strategy is Strategy.BINPACK
 
 
-def test_a_promise_may_stand_where_somebody_is_leaving() -> None:
+def test_reservation_may_use_devices_of_a_stopping_pod() -> None:
     snapshot = load(
         with_work(
             {"name": "a", "roles": [{"gpu": 2}], "pods": [{"node": "n", "state": "stopping"}]},
@@ -200,7 +200,7 @@ def test_a_promise_may_stand_where_somebody_is_leaving() -> None:
     assert [w.pods[0].state for w in snapshot.workloads] == [PodState.STOPPING, PodState.RESERVED]
 
 
-def test_names_are_free_and_a_department_may_be_named_like_a_project() -> None:
+def test_department_and_project_may_share_a_name() -> None:
     document = {
         **FORMAT,
         "departments": [{"name": "Vision & Co"}],
@@ -211,18 +211,18 @@ def test_names_are_free_and_a_department_may_be_named_like_a_project() -> None:
     assert department.name != project.name
 
 
-def test_priorities_by_name_decide_whether_work_may_be_stopped() -> None:
+def test_named_priority_decides_whether_a_workload_is_preemptible() -> None:
     snapshot = load(with_work({"name": "a", "priority": "high"}, {"name": "b", "priority": "low"})).snapshot
     assert [(w.priority, w.preemptible) for w in snapshot.workloads] == [(125, False), (40, True)]
 
 
-def test_a_booting_node_may_say_when_it_is_ready() -> None:
+def test_booting_node_may_declare_its_ready_time() -> None:
     nodes = [{"name": "n", "state": "booting", "ready_at": "2026-01-01T00:01:00Z"}]
     (node,) = load({**FORMAT, "nodes": nodes}).snapshot.nodes
     assert (node.state, node.ready_at) == (NodeState.BOOTING, 1_767_225_660)
 
 
-def test_the_command_answers_in_words_or_in_json(tmp_path: Path) -> None:
+def test_command_prints_text_or_json(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(with_work({"name": "w"})))
     status, text = run(path)
@@ -232,7 +232,7 @@ def test_the_command_answers_in_words_or_in_json(tmp_path: Path) -> None:
     assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
 
 
-def test_the_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -> None:
+def test_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
     assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")

@@ -1,4 +1,4 @@
-"""The explanation of a share matches the division."""
+"""Tests that the explanation of a fair share matches the division."""
 
 from typing import Any
 
@@ -18,29 +18,29 @@ A, B = "a", "b"
 
 
 def of_gpus(total: int, queues: list[dict[str, Any]], **pool: Any) -> Division:
-    """How the one department's GPUs are divided."""
+    """Return the division of the department's GPUs."""
     story = divisions(load(document(total, queues, **pool)).snapshot, "default")
     return next(each for each in story if each.parent == "all" and each.resource == "gpu")
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_what_is_told_adds_up_to_the_share(
+def test_explanation_adds_up_to_the_fair_share(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     division = of_gpus(total, queues, **pool)
     for name, share in expected.items():
-        taken = sum(o.granted for each in division.rounds for o in each.offers if o.queue == name)
+        total_taken = sum(o.granted for each in division.rounds for o in each.offers if o.queue == name)
         brought = division.of(name)
         assert brought is not None
-        assert taken == brought.share == share * GPU
-        told = sentences(division, name)
+        assert total_taken == brought.share == share * GPU
+        lines = sentences(division, name)
         amount = "no GPU" if not share else f"{share} GPU{'s' if share != 1 else ''}"
-        assert told[-1] == f"Fair share: {amount}."
-        assert told[0].startswith("Total request (allocated and pending): ")
+        assert lines[-1] == f"Fair share: {amount}."
+        assert lines[0].startswith("Total request (allocated and pending): ")
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_no_round_gives_more_than_it_has(
+def test_no_round_divides_more_than_remains(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     for each in of_gpus(total, queues, **pool).rounds:
@@ -60,7 +60,7 @@ def test_weights_divide_what_quotas_leave() -> None:
     ]
 
 
-def test_a_unit_left_over_goes_to_whom_most_was_cut_off() -> None:
+def test_remaining_unit_goes_to_the_largest_remainder() -> None:
     division = of_gpus(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     assert sentences(division, A)[2:] == [
         "Left to divide by weight: 7 GPUs. Its portion of 20 % is 1.4 GPUs, rounded down to 1 GPU.",
@@ -70,13 +70,13 @@ def test_a_unit_left_over_goes_to_whom_most_was_cut_off() -> None:
     assert "more than a's (0.4 GPUs): it gets 1 GPU." in sentences(division, B)[3]
 
 
-def test_the_older_of_two_gets_the_odd_unit() -> None:
+def test_older_queue_gets_the_odd_unit() -> None:
     division = of_gpus(11, [queue(A, 2, 6, weight=2, created=2), queue(B, 2, 6, weight=2, created=1)])
     assert sentences(division, A)[3].endswith("as much as b's, but b is older: it gets none.")
     assert sentences(division, B)[3].endswith("as much as a's, but it is older: it gets 1 GPU.")
 
 
-def test_who_asks_less_leaves_more_to_the_other() -> None:
+def test_low_demand_leaves_more_for_the_other_queue() -> None:
     division = of_gpus(20, [queue(A, 0, 20), queue(B, 0, 5)])
     assert sentences(division, A)[2:] == [
         (
@@ -91,7 +91,7 @@ def test_who_asks_less_leaves_more_to_the_other() -> None:
     )
 
 
-def test_a_lower_rank_sees_what_higher_ranks_leave() -> None:
+def test_lower_rank_divides_what_higher_ranks_leave() -> None:
     queues = [queue(A, 0, 5, rank=2, created=2), queue(B, 0, 5, rank=2, created=1), queue("c", 0, 5, rank=1)]
     division = of_gpus(1, queues)
     assert sentences(division, "c")[1:] == [
@@ -102,31 +102,31 @@ def test_a_lower_rank_sees_what_higher_ranks_leave() -> None:
     assert "in rank 2" in sentences(division, B)[2]
 
 
-def test_oversold_quotas_are_told_to_be() -> None:
-    told = sentences(of_gpus(10, [queue(A, 8, 8), queue(B, 8, 8)]), A)
-    assert told[1] == (
+def test_explanation_states_oversold_quotas() -> None:
+    lines = sentences(of_gpus(10, [queue(A, 8, 8), queue(B, 8, 8)]), A)
+    assert lines[1] == (
         "Its quota is 8 GPUs, but quotas of rank 0 are oversold: "
         "16 GPUs requested within quota, 10 GPUs available."
     )
-    assert told[2] == "Left to divide by quota: 10 GPUs. Its portion of 50 % is 5 GPUs."
+    assert lines[2] == "Left to divide by quota: 10 GPUs. Its portion of 50 % is 5 GPUs."
 
 
-def test_past_use_is_told_with_its_numbers() -> None:
+def test_explanation_states_decayed_usage() -> None:
     mode = {"fairshare": {"mode": "time_based", "k": 0.5}}
-    told = sentences(of_gpus(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
-    assert "Its portion of 50 %, adjusted to 25 % for its decayed usage of 1 (K 0.5), is 2.5 GPUs" in told[2]
+    lines = sentences(of_gpus(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
+    assert "Its portion of 50 %, adjusted to 25 % for its decayed usage of 1 (K 0.5), is 2.5 GPUs" in lines[2]
 
 
-def test_a_name_that_the_reader_may_not_know_is_not_told() -> None:
+def test_explanation_hides_names_the_reader_may_not_see() -> None:
     division = of_gpus(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
-    told = " ".join(sentences(division, A, lambda name: "another project" if name == B else name))
-    assert "another project's (0.6 GPUs)" in told
-    assert "b's" not in told
+    lines = " ".join(sentences(division, A, lambda name: "another project" if name == B else name))
+    assert "another project's (0.6 GPUs)" in lines
+    assert "b's" not in lines
 
 
 @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(cluster=st.one_of(clusters(), clusters(time_based=True)))
-def test_what_a_cycle_wrote_down_of_each_queue_tells_how_its_share_came_about(cluster: Any) -> None:
+def test_reported_requests_reproduce_the_division(cluster: Any) -> None:
     snapshot = load(cluster).snapshot
     reports = decide(snapshot).queues
     for pool in snapshot.pools:
@@ -137,5 +137,5 @@ def test_what_a_cycle_wrote_down_of_each_queue_tells_how_its_share_came_about(cl
         for division in story:
             for each in division.inputs:
                 assert each.share == getattr(mine[each.queue].share, division.resource)
-        if len(snapshot.pools) == 1:  # else a place in one pool may have answered what is asked of another
+        if len(snapshot.pools) == 1:  # with more pools, a placement in one may change the demand of another
             assert story == divisions(snapshot, pool.name)

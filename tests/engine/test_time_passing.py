@@ -1,4 +1,4 @@
-"""What happens between two cycles of a simulation."""
+"""Tests of the time between two cycles of a simulation."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from scheduler.simulator import load, play, simulate
 
 
 def cluster(*workloads: dict[str, Any], cycle_seconds: int = 10, **pool: Any) -> dict[str, Any]:
-    """One node of 4 GPUs; the owner may have all of it, the guest what is left."""
+    """Return one node of 4 GPUs; the owner's quota is all of it, the guest borrows."""
     return {
         "format": "berth.scenario/1",
         "cycle_seconds": cycle_seconds,
@@ -33,23 +33,23 @@ def phases(document: dict[str, Any], name: str, cycles: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("cycle_seconds", "running"), [(1, 25), (10, 3), (25, 1), (100, 1)])
-def test_work_ends_in_the_first_cycle_after_its_time(cycle_seconds: int, running: int) -> None:
+def test_workload_ends_in_the_first_cycle_after_its_runtime(cycle_seconds: int, running: int) -> None:
     document = cluster(job("a", runtime_seconds=25), cycle_seconds=cycle_seconds)
     assert phases(document, "a", running + 1) == ["running"] * running + ["completed"]
 
 
-def test_nothing_runs_longer_than_it_may() -> None:
+def test_workload_ends_at_its_maximum_runtime() -> None:
     document = cluster(job("a", runtime_seconds=1000, max_runtime=30))
     assert phases(document, "a", 4) == ["running", "running", "running", "completed"]
 
 
-def test_the_next_starts_in_the_cycle_in_which_the_first_has_ended() -> None:
+def test_next_workload_starts_in_the_cycle_in_which_the_first_ends() -> None:
     document = cluster(job("a", runtime_seconds=20), job("b", runtime_seconds=20))
     assert phases(document, "b", 5) == ["pending", "pending", "running", "running", "completed"]
 
 
-def test_who_gave_way_stops_before_the_other_starts_and_begins_anew() -> None:
-    """The guest loses what it had done: its whole time is before it again."""
+def test_victim_stops_before_the_preemptor_starts_and_restarts_from_scratch() -> None:
+    """The guest loses its progress: its whole duration is ahead of it again."""
     guest = job("g", "guest", runtime_seconds=100, pods=[{"node": "n", "started": "2025-12-31T23:59:00Z"}])
     document = cluster(guest, job("o", runtime_seconds=30))
     assert phases(document, "o", 6) == ["reserved", *["running"] * 3, "completed", "completed"]
@@ -57,7 +57,7 @@ def test_who_gave_way_stops_before_the_other_starts_and_begins_anew() -> None:
     assert phases(document, "g", 15)[-2:] == ["running", "completed"]
 
 
-def test_each_time_it_gives_way_it_holds_back_twice_as_long() -> None:
+def test_backoff_doubles_with_each_eviction() -> None:
     guest = job("g", "guest", pods=[{"node": "n", "started": "2025-12-31T00:00:00Z"}])
     owners = [job(f"o{n}", runtime_seconds=1) for n in range(2)]
     owners[1]["depends_on"] = ["o0"]
@@ -70,16 +70,16 @@ def test_each_time_it_gives_way_it_holds_back_twice_as_long() -> None:
     assert waits[1] == backoff_seconds(1) - 1  # seen one second later
 
 
-def test_promises_of_earlier_cycles_start_once_their_place_is_free() -> None:
+def test_reservation_starts_once_its_devices_are_free() -> None:
     stuck = job("s", "guest", pods=[{"node": "n", "state": "stopping"}])
     document = cluster(stuck, job("o"))
     assert phases(document, "o", 2) == ["reserved", "running"]
 
 
-def test_a_run_until_stable_ends_when_nothing_is_known_to_happen() -> None:
+def test_run_until_stable_ends_when_no_event_is_due() -> None:
     document = cluster(job("a", runtime_seconds=50), job("b", runtime_seconds=50), job("c", gpus=8))
     answer = simulate(document, until_stable=True)
-    assert {name: told["phase"] for name, told in answer["workloads"].items()} == {
+    assert {name: workload["phase"] for name, workload in answer["workloads"].items()} == {
         "a": "completed",
         "b": "completed",
         "c": "pending",
@@ -88,8 +88,8 @@ def test_a_run_until_stable_ends_when_nothing_is_known_to_happen() -> None:
 
 
 @pytest.mark.shows("RAI-80")
-def test_a_short_burst_of_another_does_not_push_steady_users_aside() -> None:
-    """Steady held two of four for long; a burst takes its half at most, and steady keeps what is its due."""
+def test_short_burst_does_not_evict_a_steady_user() -> None:
+    """Steady has held two of four GPUs for long; a burst takes at most half, and steady keeps its share."""
     document = cluster(
         *(job(f"s{n}", "steady", 1, runtime_seconds=600) for n in range(6)),
         *(job(f"b{n}", "burst", 1, runtime_seconds=60) for n in range(4)),

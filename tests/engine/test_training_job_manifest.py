@@ -52,7 +52,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.shows("PAD-03", "PAD-04", "PAD-06", "PAD-08", "PAD-31")
-def test_the_trainer_becomes_an_elastic_role() -> None:
+def test_trainer_becomes_an_elastic_role() -> None:
     spec = parse_workload(manifest())
     trainer = spec.all_roles[0]
     assert (spec.name, spec.kind, spec.workspace) == ("words", "elastic", "/srv/words")
@@ -70,7 +70,7 @@ def test_parameter_servers_stay_at_their_minimum() -> None:
 
 
 @pytest.mark.shows("PAD-01", "PAD-02", "PAD-10", "PAD-20")
-def test_what_a_manifest_declares_is_acted_on_together_with_all_else() -> None:
+def test_manifest_gang_is_scheduled_like_any_other() -> None:
     snapshot = load(yaml.safe_load(CLUSTER)).snapshot
     words = workload_from_spec(
         parse_workload(manifest()), project="p", pools=("default",), submitted=snapshot.now
@@ -84,7 +84,7 @@ def test_what_a_manifest_declares_is_acted_on_together_with_all_else() -> None:
 
 
 @pytest.mark.shows("PAD-07")
-def test_a_master_is_there_only_when_described() -> None:
+def test_master_role_exists_only_when_declared() -> None:
     assert [role.name for role in parse_workload(manifest()).all_roles] == ["trainer", "pserver"]
     with_master = parse_workload(manifest(master={"resources": {"requests": {"cpu": "100m"}}}))
     assert with_master.all_roles[2].name == "master"
@@ -110,7 +110,7 @@ def test_a_master_is_there_only_when_described() -> None:
         ({"entrypoint": None}, "spec.trainer.entrypoint"),
     ],
 )
-def test_a_broken_manifest_is_refused_with_the_path(trainer: dict[str, Any], path: str) -> None:
+def test_broken_manifest_is_refused_with_its_path(trainer: dict[str, Any], path: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_workload(manifest(trainer={"entrypoint": "true"} | trainer))
     assert path in [problem.path for problem in refused.value.problems]
@@ -124,7 +124,7 @@ def test_roles_without_an_entrypoint_idle() -> None:
     assert (served.idle, served.command) == (False, "python serve.py")
 
 
-def test_a_document_whose_roles_all_idle_is_refused() -> None:
+def test_document_with_only_idle_roles_is_refused() -> None:
     with pytest.raises(SpecError, match="every role is idle"):
         parse_workload({"name": "x", "roles": [{"idle": True}]})
     with pytest.raises(SpecError, match="given together with idle"):

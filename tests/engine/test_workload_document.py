@@ -26,7 +26,7 @@ def shape_of(**role: Any) -> RoleShape:
     return shape
 
 
-def test_a_role_that_says_nothing_is_one_replica_that_asks_for_nothing() -> None:
+def test_empty_role_is_one_replica_without_requests() -> None:
     shape = shape_of()
     assert (shape.name, shape.min, shape.max, shape.amounts) == ("worker", 1, 1, Amounts())
 
@@ -42,19 +42,19 @@ def test_a_role_that_says_nothing_is_one_replica_that_asks_for_nothing() -> None
         ({"cpu": 1}, 0, 0),
     ],
 )
-def test_gpus_are_whole_devices_or_parts_of_them(role: dict[str, Any], gpu: int, devices: int) -> None:
+def test_gpus_are_whole_devices_or_fractions(role: dict[str, Any], gpu: int, devices: int) -> None:
     shape = shape_of(**role)
     assert (shape.gpu, shape.devices) == (gpu, devices)
 
 
 @pytest.mark.shows("PAD-06")
-def test_quantities_may_carry_suffixes() -> None:
+def test_quantities_accept_suffixes() -> None:
     shape = shape_of(cpu="800m", memory_mib="1Gi", limit={"cpu": 2, "memory_mib": "2000Mi"})
     assert (shape.cpu, shape.memory_mib, shape.limit_cpu, shape.limit_memory_mib) == (800, 1024, 2000, 2000)
 
 
 @pytest.mark.shows("PAD-23")
-def test_a_role_without_limits_is_limited_by_its_requests() -> None:
+def test_limits_default_to_requests() -> None:
     shape = shape_of(cpu=2, memory_mib=512)
     assert (shape.limit_cpu, shape.limit_memory_mib) == (2000, 512)
 
@@ -96,11 +96,11 @@ def test_a_role_without_limits_is_limited_by_its_requests() -> None:
         ({"env": {"X": "y" * 40_000, "Y": "y" * 40_000}}, "roles[0].env"),
     ],
 )
-def test_a_refusal_points_at_the_key(role: dict[str, Any], path: str) -> None:
+def test_error_names_the_path_of_the_key(role: dict[str, Any], path: str) -> None:
     assert list(problems_of(one_role(**role))) == [path]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     document = {
         "name": "Not A Name",
         "prio": 3,
@@ -111,16 +111,16 @@ def test_all_problems_are_told_at_once() -> None:
     assert list(problems_of(document)) == paths
 
 
-def test_an_unknown_key_is_answered_with_the_one_that_was_meant() -> None:
+def test_unknown_key_error_suggests_the_nearest_key() -> None:
     assert "Did you mean `priority`?" in problems_of(one_role() | {"prioritty": 3})["prioritty"]
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])
-def test_what_is_no_document_is_refused(document: object) -> None:
+def test_non_document_is_refused(document: object) -> None:
     assert problems_of(document)
 
 
-def test_a_document_that_is_too_deep_is_refused_without_reading_it() -> None:
+def test_too_deep_document_is_refused_before_parsing() -> None:
     document: dict[str, Any] = {"name": "w"}
     inner = document
     for _ in range(100_000):
@@ -134,7 +134,7 @@ def test_role_names_are_unique_in_the_whole_tree() -> None:
     assert set(problems_of({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
 
 
-def test_scaling_with_each_other_in_a_circle_is_refused() -> None:
+def test_circular_scale_with_is_refused() -> None:
     roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
     assert len(problems_of({"name": "w", "roles": roles})) == 2
 
@@ -144,34 +144,34 @@ def test_a_group_cannot_need_more_children_than_it_has() -> None:
     assert list(problems_of(document)) == ["groups[0].need"]
 
 
-def test_a_gang_that_may_be_made_of_no_replica_is_refused() -> None:
+def test_gang_that_may_have_no_replica_is_refused() -> None:
     roles = [{"name": "a", "min": 0, "max": 2}, {"name": "b"}]
     assert parse_workload({"name": "w", "roles": roles})
     assert "no replicas" in problems_of({"name": "w", "need": 1, "roles": roles})["roles"]
 
 
-@pytest.mark.parametrize(("given", "priority"), [("high", 125), (0, 0), (1000, 1000)])
-def test_priorities_are_numbers_or_names(given: object, priority: int) -> None:
-    spec = parse_workload(one_role() | {"priority": given})
+@pytest.mark.parametrize(("value", "priority"), [("high", 125), (0, 0), (1000, 1000)])
+def test_priorities_are_numbers_or_names(value: object, priority: int) -> None:
+    spec = parse_workload(one_role() | {"priority": value})
     assert (spec.effective_priority, spec.is_preemptible) == (priority, priority < 100)
 
 
 @pytest.mark.parametrize(("kind", "priority"), [("training", 50), ("interactive", 50), ("service", 80)])
-@pytest.mark.parametrize("given", [{}, {"priority": None}])
+@pytest.mark.parametrize("value", [{}, {"priority": None}])
 def test_omitted_priority_is_the_default_of_the_kind(
-    given: dict[str, None], kind: str, priority: int
+    value: dict[str, None], kind: str, priority: int
 ) -> None:
-    spec = parse_workload(one_role() | {"kind": kind} | given)
+    spec = parse_workload(one_role() | {"kind": kind} | value)
     assert (spec.effective_priority, spec.is_preemptible) == (priority, True)
     assert "priority" not in spec.document()
 
 
-@pytest.mark.parametrize("given", ["highest", 1001, -1, True, 50.0])
-def test_what_is_no_priority_is_refused(given: object) -> None:
-    assert list(problems_of(one_role() | {"priority": given})) == ["priority"]
+@pytest.mark.parametrize("value", ["highest", 1001, -1, True, 50.0])
+def test_invalid_priority_is_refused(value: object) -> None:
+    assert list(problems_of(one_role() | {"priority": value})) == ["priority"]
 
 
-def test_a_kept_document_parses_to_the_same_spec() -> None:
+def test_stored_document_parses_to_the_same_spec() -> None:
     spec = parse_workload(
         {
             "name": "w",
@@ -185,7 +185,7 @@ def test_a_kept_document_parses_to_the_same_spec() -> None:
     assert spec.document()["submitted"] == "2026-01-01T09:00:00Z"
 
 
-def test_a_line_is_run_by_the_shell_and_a_role_may_run_something_else() -> None:
+def test_command_line_runs_in_a_shell_and_roles_may_override_it() -> None:
     roles = [{"name": "a"}, {"name": "b", "command": ["x", "y"], "env": {"K": "b"}}]
     spec = parse_workload({"name": "w", "command": "echo", "env": {"K": "w", "L": "w"}, "roles": roles})
     a, b = spec.all_roles
@@ -194,7 +194,7 @@ def test_a_line_is_run_by_the_shell_and_a_role_may_run_something_else() -> None:
     assert spec.env_of(b) == {"K": "b", "L": "w"}
 
 
-def test_the_engine_gets_the_tree_that_was_written() -> None:
+def test_engine_tree_matches_the_document() -> None:
     roles = [{"min": 1, "max": 3, "gpu": 2}]
     group = {"name": "g", "topology": {"required": "rack"}, "roles": roles}
     spec = parse_workload({"name": "w", "project": "vision", "need": 1, "groups": [group]})

@@ -1,4 +1,4 @@
-"""A small cluster in words, for tests. GPUs and CPUs in whole ones, times in seconds before or after NOON."""
+"""Build a small cluster for tests. GPUs and CPUs in whole units, times in seconds before or after NOON."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -31,7 +31,7 @@ NOON = 1_800_000_000
 def request(gpus: float = 1, devices: int | None = None, cpu: float = 0, memory: int = 0,
             *, gpu_memory: int = 0, limit_cpu: float | None = None,
             limit_memory: int | None = None) -> Request:  # fmt: skip
-    """`gpus` whole devices, or a fraction of one (or of each of `devices`)."""
+    """Return a request for `gpus` whole devices, or a fraction of one (or of each of `devices`)."""
     if gpu_memory:
         return Request(0, devices or 1, gpu_memory, milli(cpu), memory, milli(cpu), memory)
     whole = gpus >= 1
@@ -54,7 +54,7 @@ def role(
 
 
 class World:
-    """One pool named `default` unless told otherwise. Departments and projects have quotas in GPUs."""
+    """A cluster with one pool, `default` unless one is passed. Quotas of queues are in GPUs."""
 
     def __init__(self, *, pool: Pool | None = None, **nodes: int) -> None:
         self.pools = [pool or Pool("default")]
@@ -115,7 +115,7 @@ class World:
     def running(self, name: str, project: str, on: str, gpus: float = 1, *, least: int | None = None,
                 up_to: int | None = None, since: int = 3600, state: PodState = PodState.RUNNING,
                 **more: Any) -> Self:  # fmt: skip
-        """`on` names one node per replica. `least` of them make the gang."""
+        """Add a running workload. `on` names one node per replica; `least` of them form the gang."""
         nodes = on.split()
         more.setdefault("started", NOON - since)
         self.queued(name, project, len(nodes) if least is None else least, gpus,
@@ -151,12 +151,12 @@ EVERYTHING = (Toleration(operator="Exists"),)
 
 
 def placed(plan: Plan) -> dict[str, list[str]]:
-    """Nodes by workload, one per replica placed, in order."""
-    found: dict[str, list[str]] = {}
+    """Return the nodes by workload, one per placed replica, in order."""
+    nodes_of: dict[str, list[str]] = {}
     for step in steps(plan):
         if isinstance(step, Place):
-            found.setdefault(step.workload, []).append(step.node)
-    return {name: sorted(nodes) for name, nodes in found.items()}
+            nodes_of.setdefault(step.workload, []).append(step.node)
+    return {name: sorted(nodes) for name, nodes in nodes_of.items()}
 
 
 def steps(plan: Plan) -> list[Place | Evict]:
@@ -164,18 +164,18 @@ def steps(plan: Plan) -> list[Place | Evict]:
 
 
 def stopped(plan: Plan) -> set[str]:
-    """Workloads that go back to pending, whole."""
+    """Return the workloads that are evicted whole."""
     return {e.workload for bundle in plan.bundles for e in bundle.evictions if e.whole}
 
 
 def evicted(plan: Plan) -> dict[str, int]:
-    """Pods taken and not placed again, by workload."""
+    """Count the pods by workload that are evicted and not placed again."""
     moved = {(s.workload, s.role, s.index) for s in steps(plan) if isinstance(s, Place)}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for step in steps(plan):
         if isinstance(step, Evict) and (step.workload, step.role, step.index) not in moved:
-            found[step.workload] = found.get(step.workload, 0) + 1
-    return found
+            counts[step.workload] = counts.get(step.workload, 0) + 1
+    return counts
 
 
 def reasons(plan: Plan, workload: str) -> list[Reason]:
@@ -183,8 +183,8 @@ def reasons(plan: Plan, workload: str) -> list[Reason]:
 
 
 def bundle_of(plan: Plan, workload: str) -> Bundle:
-    (found,) = [bundle for bundle in plan.bundles if bundle.workload == workload]
-    return found
+    (only,) = [bundle for bundle in plan.bundles if bundle.workload == workload]
+    return only
 
 
 def share(plan: Plan, queue: str) -> float:

@@ -1,8 +1,8 @@
 """A proxy for moto's EC2 server that adds missing EC2 behaviour and faults.
 
-Launches are idempotent by client token, a token that comes back with other parameters is refused, there may
-be too few machines, calls fail or lose their answer as told, machines take a while to boot, and spot
-machines are taken back with a interruption.
+Launches are idempotent by client token; a reused token with other parameters is refused. Capacity may be
+short, calls fail or lose their response on request, machines take a while to boot, and spot machines are
+interrupted.
 """
 
 import re
@@ -25,7 +25,7 @@ PASSED_ON = ("authorization", "x-amz-date")
 
 @dataclass(frozen=True)
 class Trouble:
-    """The next call is refused with this code; with `after`, its work is done and the answer lost."""
+    """Refuse the next call with this code; with `after`, perform it and drop the response."""
 
     code: str = "InternalError"
     after: bool = False
@@ -33,8 +33,10 @@ class Trouble:
 
 @dataclass
 class Ec2Front:
-    """`capacity`: so many machines at most by lifecycle, None for any number. Those that boot are `booting`
-    for ever unless `boot` is called."""
+    """The proxy's state. `capacity` limits the machines by lifecycle, None being unlimited.
+
+    Unless they boot at once, machines stay `booting` until `boot` is called.
+    """
 
     moto: str
     capacity: dict[str, int | None] = field(default_factory=lambda: {"spot": None, "on-demand": None})
@@ -53,7 +55,7 @@ class Ec2Front:
         self._http = httpx.Client(base_url=self.moto, timeout=30)
         self._lock = threading.Lock()
 
-    # --- told by the test
+    # --- set by the test
 
     def next(self, action: str, *trouble: Trouble) -> None:
         self.trouble.setdefault(action, deque()).extend(trouble)
@@ -68,23 +70,23 @@ class Ec2Front:
         return Counter(name for name, _ in self.calls)[action]
 
     def living(self) -> set[str]:
-        """What was launched here and costs money now, straight from moto."""
+        """Return the ids of machines launched here that cost money now, straight from moto."""
         launched = {each for ids in self.launched.values() for each in ids}
         body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
         return _alive(self._forward({}, body).text) & launched
 
-    # --- the server's side
+    # --- served
 
     def answer(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
         with self._lock:
             action = form["Action"]
             self.calls.append((action, form))
             waiting = self.trouble.get(action)
-            told = waiting.popleft() if waiting else None
-            if told is not None and not told.after:
-                return _refusal(told.code)
+            trouble = waiting.popleft() if waiting else None
+            if trouble is not None and not trouble.after:
+                return _refusal(trouble.code)
             status, body = self._play(action, headers, form)
-            if told is not None:
+            if trouble is not None:
                 return 0, b""
             return status, body
 
@@ -102,19 +104,19 @@ class Ec2Front:
         return answer.status_code, text.encode()
 
     def _create_fleet(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
-        """Nothing is remembered of a launch that brought nothing."""
+        """Launch up to the capacity. A launch without machines is not remembered for its token."""
         token = form["ClientToken"]
-        said = {key: value for key, value in form.items() if key != "ClientToken"}
+        parameters = {key: value for key, value in form.items() if key != "ClientToken"}
         if token in self._answers:
             first, body = self._answers[token]
-            return (200, body) if first == said else _refusal("IdempotentParameterMismatch")
+            return (200, body) if first == parameters else _refusal("IdempotentParameterMismatch")
         kind = form["TargetCapacitySpecification.DefaultTargetCapacityType"]
         if kind == "on-demand" and self._tags_spot_requests(form):
             return 200, _fleet_answer("fleet-none", _NO_SPOT_REQUESTS, "")
-        asked = int(form["TargetCapacitySpecification.TotalTargetCapacity"])
+        requested = int(form["TargetCapacitySpecification.TotalTargetCapacity"])
         room = self.capacity[kind]
-        count = asked if room is None else min(asked, max(room - self._used(kind), 0))
-        errors = self._shortage(kind) if count < asked else ""
+        count = requested if room is None else min(requested, max(room - self._used(kind), 0))
+        errors = self._shortage(kind) if count < requested else ""
         if count == 0:
             return 200, _fleet_answer("fleet-none", errors, "")
         form = {**form, "TargetCapacitySpecification.TotalTargetCapacity": str(count)}
@@ -125,14 +127,14 @@ class Ec2Front:
         assert made is not None, answer.text
         self.launched[kind] += re.findall(r"i-[0-9a-f]+", made[0])
         body = _fleet_answer("fleet-some", errors, made[0])
-        self._answers[token] = said, body
+        self._answers[token] = parameters, body
         return 200, body
 
     def _tags_spot_requests(self, form: dict[str, str]) -> bool:
-        """EC2 minds, moto does not."""
+        """Return whether the template tags spot requests: EC2 refuses that on demand, moto does not."""
         template_id = form["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateId"]
-        asked = {"Action": "DescribeLaunchTemplateVersions", "LaunchTemplateId": template_id}
-        return "spot-instances-request" in self._forward({}, asked | {"Version": form["Version"]}).text
+        query = {"Action": "DescribeLaunchTemplateVersions", "LaunchTemplateId": template_id}
+        return "spot-instances-request" in self._forward({}, query | {"Version": form["Version"]}).text
 
     def _used(self, kind: str) -> int:
         return len(self.living() & set(self.launched[kind]))
@@ -140,7 +142,7 @@ class Ec2Front:
     def _shortage(self, kind: str) -> str:
         return (
             f"<errorSet><item><lifecycle>{kind}</lifecycle><errorCode>{self.short_of}</errorCode>"
-            "<errorMessage>told to have no more</errorMessage></item></errorSet>"
+            "<errorMessage>no capacity in this test</errorMessage></item></errorSet>"
         )
 
     def _as_they_boot(self, text: str) -> str:
@@ -167,18 +169,18 @@ class Ec2Front:
         return text.replace("</spotInstanceRequestSet>", "".join(items) + "</spotInstanceRequestSet>")
 
     def _forward(self, headers: dict[str, str], form: dict[str, str]) -> httpx.Response:
-        kept = {key: value for key, value in headers.items() if key.lower() in PASSED_ON}
-        kept.setdefault(
+        passed_on = {key: value for key, value in headers.items() if key.lower() in PASSED_ON}
+        passed_on.setdefault(
             "Authorization",
             "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, "
             "Signature=0",
         )
-        kept["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"
-        return self._http.post("/", headers=kept, content=urlencode(form))
+        passed_on["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"
+        return self._http.post("/", headers=passed_on, content=urlencode(form))
 
 
 def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
-    class Door(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -188,7 +190,7 @@ def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
                 self._pass_on(body)
                 return
             status, answer = front.answer(dict(self.headers), form)
-            if status == 0:  # the line went dead
+            if status == 0:  # drop the connection
                 self.close_connection = True
                 return
             self._send(status, answer, "text/xml")
@@ -208,7 +210,7 @@ def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     return server, f"http://127.0.0.1:{server.server_port}"

@@ -13,12 +13,12 @@ KINDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def wrongs(service: str, operation: str, params: dict[str, Any]) -> Iterator[str]:
+def violations(service: str, operation: str, params: dict[str, Any]) -> Iterator[str]:
     shape = _model(service).operation_model(operation).input_shape
-    yield from _wrongs(shape, params, f"{service}.{operation}")
+    yield from _violations(shape, params, f"{service}.{operation}")
 
 
-def _wrongs(shape: Any, value: Any, path: str) -> Iterator[str]:
+def _violations(shape: Any, value: Any, path: str) -> Iterator[str]:
     match shape.type_name:
         case "structure":
             for name in shape.required_members:
@@ -28,11 +28,11 @@ def _wrongs(shape: Any, value: Any, path: str) -> Iterator[str]:
                 if name not in shape.members:
                     yield f"{path}.{name} is not known"
                 else:
-                    yield from _wrongs(shape.members[name], inner, f"{path}.{name}")
+                    yield from _violations(shape.members[name], inner, f"{path}.{name}")
         case "list":
             yield from _too_many(shape, value, path)
             for index, inner in enumerate(value):
-                yield from _wrongs(shape.member, inner, f"{path}[{index}]")
+                yield from _violations(shape.member, inner, f"{path}[{index}]")
         case kind:
             if not isinstance(value, KINDS[kind]):
                 yield f"{path} is {type(value).__name__}, not {kind}"

@@ -33,7 +33,7 @@ SURROUNDINGS = {
 
 @dataclass
 class Ec2Place:
-    """One installation in the account; `calls` are the SDK's, as (service, operation, parameters)."""
+    """One installation in an EC2 account; `calls` are the SDK's, as (service, operation, parameters)."""
 
     url: str
     front: Ec2Front
@@ -47,9 +47,9 @@ class Ec2Place:
         return clients
 
     def settings(self, **more: Any) -> AwsSettings:
-        given = {"image_parameter": IMAGE_PARAMETER} if "image" not in more else {}
+        defaults = {"image_parameter": IMAGE_PARAMETER} if "image" not in more else {}
         return aws_settings(
-            {"region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1], **given, **more}
+            {"region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1], **defaults, **more}
         )
 
     def provider(self, **more: Any) -> AwsProvider:
@@ -88,14 +88,14 @@ def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Itera
 
 
 def without_agents(instance_ids: Collection[str]) -> dict[str, str]:
-    """Report no obstacle, and fail if a machine is asked that never called in."""
-    asked = Node.objects.filter(instance_id__in=instance_ids)
-    assert not asked.filter(joined_at=None).exists()
+    """Return no pods; fail if a machine is queried that never joined."""
+    nodes = Node.objects.filter(instance_id__in=instance_ids)
+    assert not nodes.filter(joined_at=None).exists()
     return {}
 
 
 def boto_session() -> Any:
-    """EC2's service model is large: it is read once for all tests."""
+    """Load EC2's service model once for all tests: it is large."""
     import boto3
     import botocore.session
 
@@ -124,5 +124,5 @@ def moto() -> str:
 
 @cache
 def subnets() -> list[str]:
-    found = Clients(REGION, moto()).ec2.describe_subnets()["Subnets"]
-    return sorted(subnet["SubnetId"] for subnet in found)
+    subnet_list = Clients(REGION, moto()).ec2.describe_subnets()["Subnets"]
+    return sorted(subnet["SubnetId"] for subnet in subnet_list)

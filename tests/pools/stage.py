@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """What a process feels of a kill -9: nothing after this line happens."""
+    """Raised in place of kill -9: no later line runs."""
 
 
 @dataclass
@@ -36,14 +36,14 @@ class Stage:
         return reconcile(self.pool.pk, provider=provider, now=self.now, fence=self._fence, **more)
 
     def settle(self, seconds: int = 15, passes: int = 12) -> None:
-        """Ticks go by; whoever drains has nothing to finish."""
+        """Run passes until the pool is at rest; draining nodes have nothing to finish."""
         for _ in range(passes):
             did = self.reconcile()
             did |= self.empty_drains()
             self.provider.boot()
             self.pass_time(seconds)
             if not did and not self.reconcile():
-                self.pass_time(60)  # the grace of what serves no node
+                self.pass_time(60)  # the grace period of instances without a node
                 if not self.reconcile():
                     return
         raise AssertionError("does not come to rest")
@@ -60,7 +60,7 @@ class Stage:
         services.set_nodes_desired(acting=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
 
     def report(self, queued: int = 0, running: int = 0, capacity: int = 0, gang_nodes: int = 0) -> bool:
-        """In GPUs."""
+        """Report pressure in GPUs."""
         return services.report_pressure(
             self.pool.pk, queued=queued * 1000, running=running * 1000, capacity=capacity * 1000,
             gang_nodes=gang_nodes, at=self.now,
@@ -79,11 +79,11 @@ class Stage:
         return Node.objects.exclude(state=NodeState.ENDED).get(pool=self.pool, ordinal=ordinal)
 
     def history(self) -> list[str]:
-        """Oldest first."""
+        """Return the kinds of scaling events, oldest first."""
         return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
 
     def check(self) -> None:
-        """What must hold whenever the dust has settled: one instance per node, one node per instance."""
+        """Assert that every node has one instance and every paid instance one node."""
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         paid = {instance.instance_id for instance in self.provider.living() if instance.state in _COSTS}
         assert {node.instance_id for node in nodes} == paid
@@ -102,7 +102,7 @@ _COSTS = (InstanceState.BOOTING, InstanceState.READY)
 
 
 class _Watched:
-    """The provider, with a place to be killed on both sides of each call."""
+    """The provider with a kill point before and after each call."""
 
     def __init__(self, provider: FakeProvider, kill: Callable[[str], None]) -> None:
         self._provider, self._kill = provider, kill
@@ -119,5 +119,11 @@ class _Watched:
 
 
 def pool(nodes: object = (0, 8), **values: Any) -> NodePool:
-    given = {"provider": "fake", "runtime": "fake", "gpus_per_node": 2, "cpu_milli": 8000, "memory_mib": 8192}
-    return services.create_pool(acting=SYSTEM, name="small", nodes=nodes, **{**given, **values})
+    defaults = {
+        "provider": "fake",
+        "runtime": "fake",
+        "gpus_per_node": 2,
+        "cpu_milli": 8000,
+        "memory_mib": 8192,
+    }
+    return services.create_pool(acting=SYSTEM, name="small", nodes=nodes, **{**defaults, **values})

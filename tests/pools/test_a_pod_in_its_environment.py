@@ -1,4 +1,4 @@
-"""A real pod in the environment of its pool."""
+"""Tests of a real pod in its pool's environment."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ SAYS = "import lib, os, sys; print(lib.VERSION, os.environ['GREETING'], os.envir
 
 @pytest.mark.django_db
 @pytest.mark.shows("PLG-01", "PLG-05", "PLG-08", "PLG-41")
-def test_a_pod_finds_what_its_pool_asked_for(
+def test_pod_runs_in_the_declared_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_pod: Callable[[Node], Any]
 ) -> None:
     wheels = tmp_path / "wheels"
@@ -72,6 +72,6 @@ def test_a_pod_finds_what_its_pool_asked_for(
         if runtime.look([order.pod_id])[order.pod_id].state is PodState.EXITED:
             break
         time.sleep(0.05)
-    said = runtime.tail_log(order.pod_id, 5).data.decode().split()
-    assert said == ["2.0", "mine", "hf_secret", str(tmp_path / "environments" / str(node.environment_id))]
-    assert sys.prefix not in said
+    output = runtime.tail_log(order.pod_id, 5).data.decode().split()
+    assert output == ["2.0", "mine", "hf_secret", str(tmp_path / "environments" / str(node.environment_id))]
+    assert sys.prefix not in output

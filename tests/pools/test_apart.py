@@ -1,4 +1,4 @@
-"""Pools with a slow provider are reconciled outside the loop, one pass at a time."""
+"""Tests that pools with a slow provider are reconciled outside the loop, one pass at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ PATIENCE = 20
 
 
 class Slow(FakeProvider):
-    """Answers an order once it may."""
+    """A provider that answers an order once the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.may = threading.Event(), threading.Event()
+        self.ordered, self.allowed = threading.Event(), threading.Event()
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        self.asked.set()
-        assert self.may.wait(PATIENCE)
+        self.ordered.set()
+        assert self.allowed.wait(PATIENCE)
         return super().provision(order)
 
 
@@ -36,19 +36,19 @@ def apart() -> Iterator[BackgroundReconciler]:
     made.end()
 
 
-def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: BackgroundReconciler) -> None:
+def test_slow_launch_blocks_no_tick_and_happens_once(apart: BackgroundReconciler) -> None:
     made, provider = pool(2), Slow()
 
     def one_pass() -> bool:
         return reconcile(made.pk, provider=provider, now=START)
 
     assert not apart.reconcile(made.pk, one_pass)
-    assert provider.asked.wait(PATIENCE)
+    assert provider.ordered.wait(PATIENCE)
     for _ in range(3):
         assert not apart.reconcile(made.pk, one_pass), "it goes on"
     assert provider.count("provision") == 0
     assert not Node.objects.exists()
-    provider.may.set()
+    provider.allowed.set()
     apart._passes[made.pk].result(PATIENCE)
     assert apart.reconcile(made.pk, one_pass), "what the pass did is told in the next turn"
     apart.end()
@@ -56,7 +56,7 @@ def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: BackgroundRecon
     assert Node.objects.filter(state="ready").count() == 2
 
 
-def test_a_pass_that_breaks_is_told_of_and_the_next_one_begins(apart: BackgroundReconciler) -> None:
+def test_failed_pass_is_reported_and_the_next_one_starts(apart: BackgroundReconciler) -> None:
     def broken() -> bool:
         raise ZeroDivisionError
 

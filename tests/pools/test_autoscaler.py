@@ -1,4 +1,4 @@
-"""Desired nodes under demand, in whole GPU slots."""
+"""Tests of desired nodes under demand, in whole GPU slots."""
 
 import dataclasses
 
@@ -32,43 +32,43 @@ def decide(
 
 
 @shows("SKY-13", "SKY-29", "SKY-84")
-def test_what_is_queued_adds_the_nodes_that_it_fills() -> None:
+def test_queued_gpus_add_the_nodes_they_fill() -> None:
     assert decide(12, 4, 8, 4).desired == 10
     assert decide(11, 4, 8, 4).desired == 10
     assert decide(1, 8, 8, 4).desired == 5
 
 
 @shows("SKY-13", "SKY-30", "SKY-84")
-def test_it_grows_no_further_than_its_maximum() -> None:
+def test_pool_does_not_grow_beyond_its_maximum() -> None:
     assert decide(12, 4, 8, 4, bounds=config(high=6)).desired == 6
     assert decide(10**6, 8, 8, 4).desired == 16
 
 
 @shows("SKY-29")
-def test_while_anything_is_queued_no_fewer_are_wanted_than_before() -> None:
+def test_pool_does_not_shrink_while_work_is_queued() -> None:
     assert decide(2, 8, 8, 4, current=9).desired == 9
 
 
 @shows("SKY-29")
-def test_a_gang_that_needs_emptier_nodes_asks_for_them() -> None:
+def test_gang_adds_the_empty_nodes_it_needs() -> None:
     assert decide(3, 8, 8, 4, gang_nodes=3).desired == 7
     assert decide(8, 8, 8, 4, gang_nodes=1).desired == 8
 
 
 @shows("SKY-17")
-def test_with_work_waiting_at_least_the_ready_threshold_is_wanted() -> None:
+def test_pending_work_desires_at_least_the_ready_threshold() -> None:
     assert decide(1, 0, 0, 0, bounds=config(0, 8, ready_threshold=3)).desired == 3
     assert decide(0, 0, 4, 2, current=6, bounds=config(2, 8, ready_threshold=6)).desired == 6
 
 
 @shows("SKY-31")
-def test_growth_does_not_wait_for_the_cooldown() -> None:
+def test_scale_up_ignores_the_cooldown() -> None:
     just_now = ClockValues(now=1.0, last_scaled_at=0.9)
     assert decide(2, 8, 8, 4, clock=just_now).desired == 5
 
 
 @shows("SKY-20", "SKY-40", "SKY-41")
-def test_within_the_cooldown_it_does_not_shrink() -> None:
+def test_pool_does_not_shrink_within_the_cooldown() -> None:
     early, late = (ClockValues(now=now, last_scaled_at=100.0, idle_since=0.0) for now in (129.9, 130.0))
     held = decide(0, 0, 8, 4, clock=early)
     assert (held.desired, held.held) == (4, True)
@@ -78,7 +78,7 @@ def test_within_the_cooldown_it_does_not_shrink() -> None:
 
 
 @shows("SKY-14", "SKY-21", "SKY-32", "SKY-33", "SKY-86")
-def test_an_idle_pool_goes_to_its_minimum_once_patience_is_over() -> None:
+def test_idle_pool_shrinks_to_its_minimum_after_the_idle_timeout() -> None:
     def idle(seconds: float) -> ScaleDecision:
         return decide(0, 0, 12, 6, clock=ClockValues(now=500.0, idle_since=500.0 - seconds))
 
@@ -88,7 +88,7 @@ def test_an_idle_pool_goes_to_its_minimum_once_patience_is_over() -> None:
 
 
 @shows("SKY-33", "SKY-38")
-def test_a_pool_whose_nodes_still_boot_is_not_idle() -> None:
+def test_pool_with_booting_nodes_is_not_idle() -> None:
     bounds = config(1, 4)
     booting = Pressure(queued=0, running=0, capacity=0, nodes=0, booting=4)
     assert desired_nodes(booting, 4, bounds, LATER).desired == 4
@@ -96,32 +96,32 @@ def test_a_pool_whose_nodes_still_boot_is_not_idle() -> None:
 
 
 @shows("SKY-34", "SKY-36")
-def test_a_pool_hardly_used_keeps_what_its_work_needs_and_one_more() -> None:
+def test_underutilized_pool_keeps_the_needed_nodes_and_one_more() -> None:
     assert decide(0, 3, 32, 16).desired == 3
     assert decide(0, 4, 32, 16).desired == 3
     assert decide(0, 5, 32, 16).desired == 4
 
 
 @shows("SKY-34", "SKY-37")
-def test_three_tenths_in_use_is_not_hardly_used() -> None:
+def test_thirty_percent_utilization_is_not_underutilized() -> None:
     assert decide(0, 6, 20, 10).desired == 10
     assert decide(0, 5, 20, 10).desired == 4
 
 
 @shows("SKY-35")
-def test_a_pool_hardly_used_stays_within_its_minimum_and_what_there_is() -> None:
+def test_underutilized_pool_stays_between_minimum_and_current_size() -> None:
     assert decide(0, 1, 32, 16, bounds=config(low=5)).desired == 5
     assert decide(0, 2, 12, 2, bounds=config(slots=1)).desired == 2
 
 
 @shows("SKY-37")
-def test_a_pool_in_good_use_stays_as_it_is() -> None:
+def test_well_utilized_pool_keeps_its_size() -> None:
     decision = decide(0, 6, 8, 4)
     assert (decision.desired, decision.rule) == (4, Rule.STEADY)
 
 
 @shows("SKY-28")
-def test_the_rules_are_tried_in_their_order() -> None:
+def test_rules_apply_in_order() -> None:
     long_idle = ClockValues(now=1000.0, idle_since=0.0)
     assert decide(1, 0, 32, 16, clock=long_idle).rule == Rule.QUEUED
     assert decide(0, 0, 32, 16, clock=long_idle).rule == Rule.IDLE
@@ -131,7 +131,7 @@ def test_the_rules_are_tried_in_their_order() -> None:
 
 
 @shows("SKY-38")
-def test_nothing_is_divided_by_nothing() -> None:
+def test_empty_pool_divides_by_no_zero() -> None:
     assert decide(3, 0, 0, 0, bounds=config(slots=0)).desired == 3
     assert decide(0, 0, 0, 0, current=9).desired == 2
     assert decide(0, 5, 0, 0, current=9).desired in range(2, 17)
@@ -142,7 +142,7 @@ def test_nothing_is_divided_by_nothing() -> None:
 
 
 @shows("SKY-39")
-def test_a_pool_whose_time_is_over_wants_no_node() -> None:
+def test_expired_pool_desires_no_nodes() -> None:
     over = ClockValues(now=100.0, last_scaled_at=99.0, expires_at=100.0)
     assert decide(50, 8, 8, 4, clock=over).desired == 0
     assert decide(0, 8, 8, 4, clock=dataclasses.replace(over, expires_at=100.1)).desired == 4
@@ -163,7 +163,7 @@ CLOCKS = st.builds(
     low=st.integers(0, 8), more=st.integers(1, 12), slots=st.integers(0, 9), current=st.integers(0, 20),
     clock=CLOCKS,
 )  # fmt: skip
-def test_the_same_question_has_the_same_answer_within_the_bounds(
+def test_decision_is_deterministic_and_within_bounds(
     pressure: Pressure, low: int, more: int, slots: int, current: int, clock: ClockValues
 ) -> None:
     bounds = config(low, low + more, slots)

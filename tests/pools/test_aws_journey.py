@@ -1,4 +1,4 @@
-"""An EC2 pool from a request to a node and back."""
+"""Tests of an EC2 pool from demand to a node and back."""
 
 import base64
 import re
@@ -21,21 +21,21 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
-    """Found as in earnest: by what stands in the process' surroundings."""
-    with ec2_place(monkeypatch) as found:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+    """Configure the account as production does, through environment variables."""
+    with ec2_place(monkeypatch) as ec2:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
         wiring.aws.cache_clear()
-        yield found
+        yield ec2
         wiring.aws.cache_clear()
 
 
-def test_from_a_wish_to_a_node_and_back(place: Ec2Place) -> None:
-    told = {
+def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
+    provider_settings = {
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER,
     }  # fmt: skip
-    made = pool((0, 2), provider="aws", provider_settings=told)
+    made = pool((0, 2), provider="aws", provider_settings=provider_settings)
     NodePool.objects.update(nodes_desired=1)
     clock = iter(START + timedelta(seconds=15 * n) for n in range(20))
 
@@ -62,10 +62,10 @@ def test_from_a_wish_to_a_node_and_back(place: Ec2Place) -> None:
 
 
 def joined(place: Ec2Place, node: Node) -> str:
-    """As its machine does it: with the token that its own user data holds, and the id that EC2 tells it."""
+    """Join as the node's machine does: with the token of its user data and the id that EC2 reports."""
     ec2 = place.clients().ec2
-    asked = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")
-    user_data = base64.b64decode(asked["UserData"]["Value"]).decode()
+    attribute = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")
+    user_data = base64.b64decode(attribute["UserData"]["Value"]).decode()
     assert "BERTH_URL=https://berth.example.org\n" in user_data
     token = re.search(r"BERTH_JOIN_TOKEN=(\S+)", user_data)
     assert token is not None
@@ -76,7 +76,7 @@ def joined(place: Ec2Place, node: Node) -> str:
     return services.join(pool_name="small", token=token[1], measured=has, at=START)
 
 
-def test_an_installation_has_one_name_unless_it_is_given_another(settings: Any) -> None:
+def test_installation_name_is_stable_unless_configured(settings: Any) -> None:
     first = selectors.installation()
     assert first
     assert selectors.installation() == first

@@ -1,4 +1,4 @@
-"""The reconciler on EC2, killed between any two steps."""
+"""Tests of the reconciler on EC2, killed between any two steps."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,12 +21,12 @@ shows = pytest.mark.shows
 
 @dataclass
 class Ec2Stage(Stage):
-    """The stage with EC2 behind it: the same clock and the same places to be killed at."""
+    """The stage with EC2 as provider: the same clock and kill points."""
 
     place: Any = None
 
     def join(self) -> None:
-        """Every machine that runs calls in, as its user data has it do."""
+        """Let every running machine join, as its user data does."""
         Node.objects.filter(state__in=["requested", "booting"]).update(joined_at=self.now)
 
     def settle(self, seconds: int = 15, passes: int = 12) -> None:
@@ -47,30 +47,30 @@ class Ec2Stage(Stage):
         assert len(nodes) == self.nodes_desired
 
     def errors(self) -> list[str]:
-        told = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
-        return [event.data["error"] for event in told]
+        events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
+        return [event.data["error"] for event in events]
 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as found:
-        yield found
+    with ec2_place(monkeypatch) as ec2:
+        yield ec2
 
 
 def ec2_stage(place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, **settings: Any) -> Ec2Stage:
-    told = {
+    values = {
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER, **settings,
     }  # fmt: skip
-    made = pool(nodes, provider="aws", provider_settings=told)
+    made = pool(nodes, provider="aws", provider_settings=values)
     return Ec2Stage(made, provider or place.provider(**settings), place=place)
 
 
 @shows("SKY-75", "SKY-77", "SKY-87")
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("lost", [False, True])
-def test_killed_at_any_step_of_an_order_from_ec2_it_heals(place: Ec2Place, lost: bool) -> None:
+@pytest.mark.parametrize("lose_response", [False, True])
+def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(place: Ec2Place, lose_response: bool) -> None:
     places = set()
     provider = place.provider()
     for n in range(1, 40):
@@ -79,7 +79,7 @@ def test_killed_at_any_step_of_an_order_from_ec2_it_heals(place: Ec2Place, lost:
             place.front.launched = {"spot": [], "on-demand": []}
             stage = ec2_stage(place, provider=provider)
             stage.want(2)
-            if lost:
+            if lose_response:
                 place.front.next("CreateFleet", Trouble(after=True))
             stage.kill = killer = KillAt(n)
             with suppress(Killed):
@@ -97,7 +97,7 @@ def test_killed_at_any_step_of_an_order_from_ec2_it_heals(place: Ec2Place, lost:
 
 
 @shows("SKY-61", "SKY-62")
-def test_an_account_at_its_limit_is_asked_again_each_tick_and_says_so_once(place: Ec2Place) -> None:
+def test_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.capacity["on-demand"], place.front.short_of = 0, "VcpuLimitExceeded"
     stage.want(2)
@@ -115,7 +115,7 @@ def test_an_account_at_its_limit_is_asked_again_each_tick_and_says_so_once(place
     assert stage.pool.last_error == ""
 
 
-def test_credentials_that_expire_stop_nothing_that_runs(place: Ec2Place) -> None:
+def test_expired_credentials_stop_no_running_node(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     stage.want(1)
     stage.settle()
@@ -135,21 +135,21 @@ def test_credentials_that_expire_stop_nothing_that_runs(place: Ec2Place) -> None
 
 
 @shows("SKY-59")
-def test_fewer_than_asked_for_are_kept_and_the_rest_is_asked_for(place: Ec2Place) -> None:
+def test_partial_launch_is_used_and_the_rest_is_ordered(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.capacity["on-demand"] = 2
     stage.want(3)
     stage.reconcile()
     assert len(stage.states()) == 2
-    told = ScalingEvent.objects.get(kind="provision")
-    assert told.reason.startswith("provider returned 2 of 3 nodes: InsufficientInstanceCapacity")
+    event = ScalingEvent.objects.get(kind="provision")
+    assert event.reason.startswith("provider returned 2 of 3 nodes: InsufficientInstanceCapacity")
     assert stage.errors() == ["capacity"]
     place.front.capacity["on-demand"] = None
     stage.settle()
     stage.check()
 
 
-def test_an_answer_that_was_lost_is_asked_for_again_and_adopted(place: Ec2Place) -> None:
+def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     place.front.next("CreateFleet", Trouble(after=True))
     stage.want(2)
@@ -163,14 +163,14 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_adopted(place: Ec2Place)
     assert len(place.front.launched["on-demand"]) == 2
 
 
-def test_a_machine_that_runs_but_never_joins_is_ended_and_replaced(place: Ec2Place) -> None:
+def test_machine_that_never_joins_is_terminated_and_replaced(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     stage.want(1)
     stage.reconcile()
     first = stage.node(0).instance_id
     stage.pass_time(stage.pool.boot_timeout - 1)
     stage.reconcile()
-    assert stage.states() == {0: "booting"}, "it runs, but nobody has heard of it"
+    assert stage.states() == {0: "booting"}, "it runs, but has not joined"
     stage.pass_time(15)
     stage.reconcile()
     assert first not in place.front.living()
@@ -180,7 +180,7 @@ def test_a_machine_that_runs_but_never_joins_is_ended_and_replaced(place: Ec2Pla
 
 
 @shows("SKY-69")
-def test_a_machine_that_ec2_does_not_end_is_ended_again(place: Ec2Place) -> None:
+def test_machine_that_ec2_does_not_terminate_is_terminated_again(place: Ec2Place) -> None:
     stage = ec2_stage(place)
     stage.want(2)
     stage.settle()
@@ -201,8 +201,8 @@ def test_a_machine_that_ec2_does_not_end_is_ended_again(place: Ec2Place) -> None
     stage.check()
 
 
-def test_a_machine_that_somebody_stopped_is_lost_and_ended_for_good(place: Ec2Place) -> None:
-    """Its volumes would cost on for ever."""
+def test_manually_stopped_machine_is_lost_and_terminated(place: Ec2Place) -> None:
+    """A stopped machine's volumes would keep costing money."""
     stage = ec2_stage(place)
     stage.want(1)
     stage.settle()
@@ -215,13 +215,13 @@ def test_a_machine_that_somebody_stopped_is_lost_and_ended_for_good(place: Ec2Pl
         stage.reconcile()
         stage.join()
     assert stage.node(0).instance_id != instance_id
-    told = place.clients().ec2.describe_instances(InstanceIds=[instance_id])
-    assert told["Reservations"][0]["Instances"][0]["State"]["Name"] == "terminated"
+    description = place.clients().ec2.describe_instances(InstanceIds=[instance_id])
+    assert description["Reservations"][0]["Instances"][0]["State"]["Name"] == "terminated"
     assert "lost" in stage.history()
     stage.check()
 
 
-def test_a_spot_machine_that_is_taken_back_is_replaced_before_it_goes(place: Ec2Place) -> None:
+def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Place) -> None:
     stage = ec2_stage(place, purchase="spot")
     stage.want(2)
     stage.settle()

@@ -1,4 +1,4 @@
-"""The EC2 provider through the real SDK."""
+"""Tests of the EC2 provider through the real SDK."""
 
 import base64
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
 from tests.pools.ec2_front import Trouble
-from tests.pools.ec2_model import wrongs
+from tests.pools.ec2_model import violations
 from tests.pools.ec2_place import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
 
 Kind = ProviderErrorKind
@@ -23,16 +23,16 @@ Kind = ProviderErrorKind
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
-    with ec2_place(monkeypatch) as found:
-        yield found
+    with ec2_place(monkeypatch) as ec2:
+        yield ec2
 
 
-def asked(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
+def requests(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
     return [params for _, name, params in place.calls if name == operation]
 
 
-def test_every_request_is_one_that_ec2_knows(place: Ec2Place) -> None:
-    """Parameter by parameter against the service's own model: names, types, choices, lengths."""
+def test_every_request_matches_the_ec2_service_model(place: Ec2Place) -> None:
+    """Checked parameter by parameter: names, types, choices, lengths."""
     rich: dict[str, Any] = {
         "purchase": "spot_then_on_demand", "spot_price_max": 1.5, "instance_profile": "berth-node",
         "volume_gib": 200, "on_demand_allocation": "prioritized", "subnets": subnets()[:2],
@@ -43,28 +43,28 @@ def test_every_request_is_one_that_ec2_knows(place: Ec2Place) -> None:
         made = provider.provision(order("t-" + str(len(settings))))
         provider.list_instances("small")
         provider.terminate("small", [made.instances[0].instance_id])
-    made_of = {name for _, name, _ in place.calls}
-    assert made_of >= {
+    operations = {name for _, name, _ in place.calls}
+    assert operations >= {
         "CreateFleet", "CreateLaunchTemplate", "CreateSecurityGroup", "CreateTags", "GetParameter",
         "DescribeSpotInstanceRequests", "TerminateInstances", "DeleteLaunchTemplate",
     }  # fmt: skip
-    assert [wrong for call in place.calls for wrong in wrongs(*call)] == []
+    assert [violation for call in place.calls for violation in violations(*call)] == []
 
 
-def test_the_machine_has_no_open_door_and_gives_no_keys_away(place: Ec2Place) -> None:
+def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Place) -> None:
     place.provider(instance_profile="berth-node").provision(order())
-    (template,) = asked(place, "CreateLaunchTemplate")
+    (template,) = requests(place, "CreateLaunchTemplate")
     data = template["LaunchTemplateData"]
     assert data["MetadataOptions"]["HttpTokens"] == "required"
     assert data["IamInstanceProfile"] == {"Name": "berth-node"}
     assert "KeyName" not in data
-    (rule,) = asked(place, "AuthorizeSecurityGroupIngress")
+    (rule,) = requests(place, "AuthorizeSecurityGroupIngress")
     (permission,) = rule["IpPermissions"]
     assert permission == {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": rule["GroupId"]}]}
     assert data["SecurityGroupIds"] == [rule["GroupId"]]
-    fleet = asked(place, "CreateFleet")[0]
-    said = fleet["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]
-    assert base64.b64decode(said["LaunchTemplateSpecificationUserData"]).decode() == USER_DATA
+    fleet = requests(place, "CreateFleet")[0]
+    reference = fleet["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]
+    assert base64.b64decode(reference["LaunchTemplateSpecificationUserData"]).decode() == USER_DATA
 
 
 @pytest.mark.parametrize(
@@ -80,26 +80,26 @@ def test_only_spot_launches_tag_spot_requests(
         provider.provision(order(token))
     made = [
         [tagged["ResourceType"] for tagged in template["LaunchTemplateData"]["TagSpecifications"]]
-        for template in asked(place, "CreateLaunchTemplate")
+        for template in requests(place, "CreateLaunchTemplate")
     ]
     assert ["spot-instances-request" in kinds for kinds in made] == tags_requests
-    assert asked(place, "DeleteLaunchTemplate") == []
+    assert requests(place, "DeleteLaunchTemplate") == []
 
 
-def test_what_is_there_is_not_made_again(place: Ec2Place) -> None:
+def test_existing_resources_are_not_created_again(place: Ec2Place) -> None:
     provider = place.provider()
     provider.provision(order("t-1"))
     provider.provision(order("t-2", start=2))
-    assert len(asked(place, "CreateSecurityGroup")) == len(asked(place, "CreateLaunchTemplate")) == 1
+    assert len(requests(place, "CreateSecurityGroup")) == len(requests(place, "CreateLaunchTemplate")) == 1
     place.provider(volume_gib=100).provision(order("t-3", start=4))
-    assert len(asked(place, "CreateLaunchTemplate")) == 2
-    assert len(asked(place, "DeleteLaunchTemplate")) == 1, "the one that no settings lead to any more"
+    assert len(requests(place, "CreateLaunchTemplate")) == 2
+    assert len(requests(place, "DeleteLaunchTemplate")) == 1, "the template that no settings use any more"
 
 
-def test_machines_carry_whose_they_are(place: Ec2Place) -> None:
+def test_machines_are_tagged_with_installation_and_pool(place: Ec2Place) -> None:
     made = place.provider().provision(order(start=3, tags={"team": "vision"})).instances
-    told = place.clients().ec2.describe_instances(InstanceIds=[made[0].instance_id])
-    (instance,) = told["Reservations"][0]["Instances"]
+    description = place.clients().ec2.describe_instances(InstanceIds=[made[0].instance_id])
+    (instance,) = description["Reservations"][0]["Instances"]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert tags.items() >= {
         "berth:installation": place.installation, "berth:pool": "small", "berth:order": "t-1",
@@ -107,7 +107,7 @@ def test_machines_carry_whose_they_are(place: Ec2Place) -> None:
     }.items()  # fmt: skip
 
 
-def test_a_listing_goes_on_to_its_last_page(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_reads_all_pages(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "PAGE", 5)
     provider = place.provider()
     made = [provider.provision(order(f"t-{n}", count=1, start=n)).instances[0] for n in range(7)]
@@ -118,7 +118,7 @@ def test_a_listing_goes_on_to_its_last_page(place: Ec2Place, monkeypatch: pytest
     assert place.front.living() == set()
 
 
-def test_another_installation_in_the_account_is_left_alone(place: Ec2Place) -> None:
+def test_other_installations_in_the_account_are_ignored(place: Ec2Place) -> None:
     theirs = place.provider().provision(order()).instances
     place.installation = "another"
     provider = place.provider()
@@ -137,7 +137,7 @@ def test_another_installation_in_the_account_is_left_alone(place: Ec2Place) -> N
         ("spot_then_on_demand", 0, {"spot": 0, "on-demand": 3}),
     ],
 )
-def test_spot_and_on_demand_as_the_pool_says(
+def test_lifecycle_follows_the_pool(
     place: Ec2Place, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
     place.front.capacity["spot"] = spot
@@ -155,10 +155,10 @@ def test_spot_and_on_demand_as_the_pool_says(
         ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
         ("UnauthorizedOperation", Kind.CREDENTIALS),
         ("InvalidSubnetID.NotFound", Kind.SETTINGS),
-        ("SomethingThatNobodyKnows", Kind.CAPACITY),  # EC2 has answered: the outcome is certain
+        ("SomethingThatNobodyKnows", Kind.CAPACITY),  # EC2 has responded: the outcome is certain
     ],
 )
-def test_why_no_machine_came_is_told_apart(place: Ec2Place, code: str, kind: Kind) -> None:
+def test_launch_failures_are_classified(place: Ec2Place, code: str, kind: Kind) -> None:
     place.front.capacity["on-demand"], place.front.short_of = 0, code
     with pytest.raises(ProviderError) as refused:
         place.provider().provision(order())
@@ -176,7 +176,7 @@ def test_why_no_machine_came_is_told_apart(place: Ec2Place, code: str, kind: Kin
         ("InternalError", Kind.BROKEN),
     ],
 )
-def test_a_call_that_is_refused_is_tried_once_and_told_apart(place: Ec2Place, code: str, kind: Kind) -> None:
+def test_refused_call_is_tried_once_and_classified(place: Ec2Place, code: str, kind: Kind) -> None:
     place.front.next("CreateFleet", Trouble(code))
     with pytest.raises(ProviderError) as refused:
         place.provider().provision(order())
@@ -184,13 +184,13 @@ def test_a_call_that_is_refused_is_tried_once_and_told_apart(place: Ec2Place, co
     assert place.front.count("CreateFleet") == 1, "the SDK must not repeat what makes machines"
 
 
-def test_a_listing_that_is_throttled_is_repeated_by_the_sdk(place: Ec2Place) -> None:
+def test_throttled_listing_is_repeated_by_the_sdk(place: Ec2Place) -> None:
     place.front.next("DescribeInstances", Trouble("RequestLimitExceeded"))
     assert place.provider().list_instances("small") == ()
     assert place.front.count("DescribeInstances") == 2
 
 
-def test_without_credentials_it_says_so(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(ProviderError) as refused:
@@ -198,20 +198,20 @@ def test_without_credentials_it_says_so(place: Ec2Place, monkeypatch: pytest.Mon
     assert refused.value.kind == Kind.CREDENTIALS
 
 
-def test_where_nobody_answers_the_outcome_is_unknown(place: Ec2Place) -> None:
+def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
     provider = place.provider()
     provider.clients.launching = Clients(REGION, "http://127.0.0.1:9").launching
-    with pytest.raises(ProviderError) as lost:
+    with pytest.raises(ProviderError) as failure:
         provider.provision(order())
-    assert lost.value.kind == Kind.TIMEOUT
+    assert failure.value.kind == Kind.TIMEOUT
 
 
-def test_a_lost_answer_costs_no_second_set(place: Ec2Place) -> None:
-    """Whether the tags show already or not: then the client token answers."""
+def test_lost_response_launches_no_second_set(place: Ec2Place) -> None:
+    """Whether the tags are visible yet or not: then the client token prevents it."""
     place.front.next("CreateFleet", Trouble(after=True))
-    with pytest.raises(ProviderError) as lost:
+    with pytest.raises(ProviderError) as failure:
         place.provider().provision(order())
-    assert lost.value.kind == Kind.TIMEOUT
+    assert failure.value.kind == Kind.TIMEOUT
     place.front.hidden |= place.front.living()
     again = place.provider().provision(order())
     assert place.front.count("CreateFleet") == 2
@@ -224,7 +224,7 @@ def test_a_lost_answer_costs_no_second_set(place: Ec2Place) -> None:
     assert len(place.front.living()) == 2
 
 
-def test_an_order_whose_settings_changed_meanwhile_is_not_stuck(place: Ec2Place) -> None:
+def test_order_with_changed_settings_is_not_stuck(place: Ec2Place) -> None:
     place.front.next("CreateFleet", Trouble(after=True))
     with pytest.raises(ProviderError):
         place.provider().provision(order())
@@ -232,7 +232,7 @@ def test_an_order_whose_settings_changed_meanwhile_is_not_stuck(place: Ec2Place)
     assert {instance.instance_id for instance in again.instances} == place.front.living()
 
 
-def test_machines_boot_and_are_taken_back(place: Ec2Place) -> None:
+def test_machines_boot_and_are_interrupted(place: Ec2Place) -> None:
     place.front.boots_at_once = False
     provider = place.provider(purchase="spot")
     made = provider.provision(order()).instances
@@ -246,7 +246,7 @@ def test_machines_boot_and_are_taken_back(place: Ec2Place) -> None:
     assert second.interruption.at == now + timedelta(minutes=2)
 
 
-def test_on_demand_machines_are_not_asked_after_for_notices(place: Ec2Place) -> None:
+def test_interruptions_are_queried_for_spot_machines_only(place: Ec2Place) -> None:
     provider = place.provider()
     provider.provision(order())
     provider.list_instances("small")
@@ -254,20 +254,18 @@ def test_on_demand_machines_are_not_asked_after_for_notices(place: Ec2Place) -> 
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "expected"),
     [
         (Shape(4000, 8192, gpus=8), f"{TWO_GPUS} has 2 GPUs, but a node of the pool needs 8"),
         (Shape(1_000_000, 8192, gpus=2), f"{TWO_GPUS} has 48 CPU cores, but a node of the pool needs 1000"),
         (Shape(4000, 10_000_000, gpus=2), f"{TWO_GPUS} has"),
     ],
 )
-def test_a_type_that_is_not_what_a_node_must_be_is_never_launched(
-    place: Ec2Place, shape: Shape, said: str
-) -> None:
+def test_mismatching_instance_type_is_never_launched(place: Ec2Place, shape: Shape, expected: str) -> None:
     with pytest.raises(ProviderError) as refused:
         place.provider().provision(order(shape=shape))
     assert refused.value.kind == Kind.SETTINGS
-    assert refused.value.message.startswith(said)
+    assert refused.value.message.startswith(expected)
     assert place.front.count("CreateFleet") == 0
 
 
@@ -294,21 +292,21 @@ GOOD: dict[str, Any] = {
         ({"instance_types": MANY, "subnets": ["subnet-1"] * 6}, "provider_settings"),
     ],
 )
-def test_what_is_wrong_with_the_settings_is_named(change: dict[str, Any], path: str) -> None:
+def test_invalid_setting_is_named(change: dict[str, Any], path: str) -> None:
     assert aws_settings(GOOD).region == "eu-central-1"
     with pytest.raises(Invalid) as refused:
         aws_settings(GOOD | change)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
-def test_prices_are_of_the_table_or_not_known() -> None:
-    known = GOOD | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
-    assert str(price_per_gpu_hour(aws_settings(known))) == "1.4180"
-    assert price_per_gpu_hour(aws_settings(known | {"region": "eu-central-1"})) is None
-    assert price_per_gpu_hour(aws_settings(known | {"purchase": "spot"})) is None
-    assert price_per_gpu_hour(aws_settings(known | {"instance_types": ["x1.large"]})) is None
+def test_prices_come_from_the_table_or_are_unknown() -> None:
+    priced = GOOD | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
+    assert str(price_per_gpu_hour(aws_settings(priced))) == "1.4180"
+    assert price_per_gpu_hour(aws_settings(priced | {"region": "eu-central-1"})) is None
+    assert price_per_gpu_hour(aws_settings(priced | {"purchase": "spot"})) is None
+    assert price_per_gpu_hour(aws_settings(priced | {"instance_types": ["x1.large"]})) is None
 
 
-def test_a_code_that_nobody_knows_is_broken_and_so_uncertain() -> None:
+def test_unknown_error_code_leaves_the_outcome_uncertain() -> None:
     assert kind_of("SomethingNew") == Kind.BROKEN
     assert kind_of("InvalidParameterCombination") == Kind.SETTINGS

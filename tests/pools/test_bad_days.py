@@ -1,4 +1,4 @@
-"""Pools survive faults of providers, machines and clocks, and report them."""
+"""Tests that pools survive and report faults of providers, machines and clocks."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-59")
-def test_fewer_than_asked_for_are_kept_and_the_rest_is_ordered() -> None:
+def test_partial_delivery_is_used_and_the_rest_is_ordered() -> None:
     stage = Stage(pool(4))
     stage.provider.next("provision", Answer(more=-3))
     stage.reconcile()
@@ -27,7 +27,7 @@ def test_fewer_than_asked_for_are_kept_and_the_rest_is_ordered() -> None:
     stage.check()
 
 
-def test_more_than_asked_for_are_ended() -> None:
+def test_surplus_instances_are_terminated() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Answer(more=2))
     stage.reconcile()
@@ -37,7 +37,7 @@ def test_more_than_asked_for_are_ended() -> None:
 
 
 @shows("SKY-61", "SKY-62", "SKY-76")
-def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
+def test_error_is_reported_and_retried_at_the_next_tick() -> None:
     stage = Stage(pool(2))
     refused = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
     stage.provider.next("provision", refused, refused)
@@ -58,7 +58,7 @@ def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
     stage.check()
 
 
-def test_trouble_is_over_once_nothing_is_asked_for_any_more() -> None:
+def test_error_is_cleared_once_nothing_is_ordered() -> None:
     stage = Stage(pool((0, 4)))
     stage.want(2)
     stage.provider.next("provision", *[Fail(ProviderErrorKind.CAPACITY, "none is free")] * 9)
@@ -72,7 +72,7 @@ def test_trouble_is_over_once_nothing_is_asked_for_any_more() -> None:
     stage.check()
 
 
-def test_a_listing_that_comes_back_ends_the_trouble_of_one_that_failed() -> None:
+def test_successful_listing_clears_the_error_of_a_failed_one() -> None:
     stage = Stage(pool(2))
     stage.settle()
     stage.provider.next("list_instances", Fail(ProviderErrorKind.THROTTLED, "too many calls"))
@@ -87,7 +87,7 @@ def test_a_listing_that_comes_back_ends_the_trouble_of_one_that_failed() -> None
 
 
 @shows("SKY-75", "SKY-77")
-def test_a_call_whose_answer_was_lost_is_repeated_and_brings_no_second_set() -> None:
+def test_call_with_a_lost_response_is_repeated_without_duplicates() -> None:
     stage = Stage(pool(3))
     stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
     stage.reconcile()
@@ -101,7 +101,7 @@ def test_a_call_whose_answer_was_lost_is_repeated_and_brings_no_second_set() -> 
 
 
 @shows("SKY-58")
-def test_what_a_lost_answer_brought_is_ended_when_it_is_not_wanted_any_more() -> None:
+def test_unneeded_instances_of_a_lost_response_are_terminated() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(3)
     stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
@@ -115,7 +115,7 @@ def test_what_a_lost_answer_brought_is_ended_when_it_is_not_wanted_any_more() ->
 
 
 @shows("SKY-69")
-def test_an_instance_that_would_not_end_is_ended_again_later() -> None:
+def test_failed_termination_is_repeated() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(2)
     stage.reconcile()
@@ -124,7 +124,7 @@ def test_an_instance_that_would_not_end_is_ended_again_later() -> None:
     services.node_emptied(stage.node(1))
     stage.provider.next("terminate", Fail(ProviderErrorKind.THROTTLED, "slow down"))
     stage.reconcile()
-    assert stage.states() == {0: "ready"}, "nobody waits for it"
+    assert stage.states() == {0: "ready"}, "the pool does not wait for the termination"
     assert len(stage.provider.living()) == 2
     assert stage.history()[-1] == "error"
     stage.pass_time(15)
@@ -133,14 +133,14 @@ def test_an_instance_that_would_not_end_is_ended_again_later() -> None:
     stage.check()
 
 
-def test_an_instance_that_nobody_knows_is_ended() -> None:
+def test_unknown_instance_is_terminated() -> None:
     stage = Stage(pool(1))
     stage.reconcile()
     stage.provider.appear("small", Instance("i-stray", 9, InstanceState.READY, "unknown"))
     stage.provider.appear("other", Instance("i-theirs", 0, InstanceState.READY, "unknown"))
     stage.pass_time(15)
     stage.reconcile()
-    assert len(stage.provider.living("small")) == 2, "somebody may want to look at it first"
+    assert len(stage.provider.living("small")) == 2, "an admin may want to look at it first"
     assert stage.history()[-1] == "orphan"
     stage.pass_time(59)
     stage.reconcile()
@@ -154,8 +154,8 @@ def test_an_instance_that_nobody_knows_is_ended() -> None:
     assert stage.history()[-3:] == ["orphan", "terminate", "error"]
 
 
-def test_nothing_unknown_is_ended_while_the_pool_is_paused() -> None:
-    """So that an old copy of the database can be put in place without ending what it does not know."""
+def test_unknown_instances_are_not_terminated_while_paused() -> None:
+    """A restored older database must not end instances that it does not know."""
     stage = Stage(pool(1))
     stage.reconcile()
     services.pause_pool(acting=SYSTEM, pool=stage.pool)
@@ -167,8 +167,8 @@ def test_nothing_unknown_is_ended_while_the_pool_is_paused() -> None:
 
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
-def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(nodes_desired: int) -> None:
-    """Without its node 0 a pool may be unable to run anything, however many others it has."""
+def test_lost_head_is_replaced_although_enough_nodes_are_left(nodes_desired: int) -> None:
+    """A pool may be unable to run anything without its node 0."""
     stage = Stage(pool((0, 8)))
     stage.want(4)
     stage.reconcile()
@@ -184,7 +184,7 @@ def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(nodes_desired
     stage.check()
 
 
-def test_a_head_that_does_not_come_back_is_ordered_until_it_does() -> None:
+def test_missing_head_is_ordered_until_it_joins() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(3)
     stage.reconcile()
@@ -202,7 +202,7 @@ def test_a_head_that_does_not_come_back_is_ordered_until_it_does() -> None:
     stage.check()
 
 
-def test_a_machine_that_is_taken_back_is_drained_until_then_and_replaced_at_once() -> None:
+def test_interrupted_machine_is_drained_and_replaced_at_once() -> None:
     stage = Stage(pool((0, 8), drain_timeout=600))
     stage.want(2)
     stage.reconcile()
@@ -226,7 +226,7 @@ def test_a_machine_that_is_taken_back_is_drained_until_then_and_replaced_at_once
     stage.check()
 
 
-def test_a_node_that_drains_already_hears_that_its_machine_goes() -> None:
+def test_draining_node_gets_the_deadline_of_an_interruption() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(3)
     stage.reconcile()
@@ -242,7 +242,7 @@ def test_a_node_that_drains_already_hears_that_its_machine_goes() -> None:
     assert stage.states() == {0: "ready", 1: "ready", 2: "draining", 3: "ready"}
 
 
-def test_a_drain_that_does_not_end_is_told_of_once() -> None:
+def test_overdue_drain_is_reported_once() -> None:
     stage = Stage(pool((0, 8), drain_timeout=300))
     stage.want(2)
     stage.reconcile()
@@ -251,13 +251,13 @@ def test_a_drain_that_does_not_end_is_told_of_once() -> None:
         stage.reconcile()
         stage.pass_time(15)
     assert stage.states() == {0: "ready", 1: "draining"}
-    told = ScalingEvent.objects.get(kind="drain", data__overdue=True)
-    assert told.reason == "draining for 900 s; pods are still running"
+    event = ScalingEvent.objects.get(kind="drain", data__overdue=True)
+    assert event.reason == "draining for 900 s; pods are still running"
     assert stage.nodes_desired == 1
 
 
 @shows("SKY-78")
-def test_a_node_lost_while_it_drains_is_gone() -> None:
+def test_node_lost_while_draining_has_ended() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(2)
     stage.reconcile()
@@ -269,7 +269,7 @@ def test_a_node_lost_while_it_drains_is_gone() -> None:
     stage.check()
 
 
-def test_a_listing_that_fails_loses_no_node() -> None:
+def test_failed_listing_loses_no_node() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     stage.provider.next("list_instances", Fail(ProviderErrorKind.CREDENTIALS, "expired"))
@@ -279,7 +279,7 @@ def test_a_listing_that_fails_loses_no_node() -> None:
     assert stage.history()[-1] == "error"
 
 
-def test_a_clock_that_is_set_back_stops_nothing() -> None:
+def test_clock_set_back_stops_nothing() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
     stage.reconcile()
@@ -288,7 +288,7 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     stage.check()
 
 
-def test_a_clock_that_jumps_ahead_ends_nothing_that_is_ready() -> None:
+def test_clock_jump_ends_no_ready_node() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     before = {instance.instance_id for instance in stage.provider.living()}
@@ -299,7 +299,7 @@ def test_a_clock_that_jumps_ahead_ends_nothing_that_is_ready() -> None:
     stage.check()
 
 
-def test_a_paused_pool_neither_grows_nor_shrinks() -> None:
+def test_paused_pool_keeps_its_size() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(2)
     stage.reconcile()

@@ -1,4 +1,4 @@
-"""Disruption budgets: how many nodes may be out of use at once, for which reason, and when."""
+"""Tests of disruption budgets: how many nodes may be unavailable, for which reason and when."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,15 +20,15 @@ MONDAY_NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OFFICE_HOURS = {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}
 
 
-def read(*given: object) -> tuple[Budget, ...]:
-    return budgets.budgets_of(NodePool(name="p", disruption_budgets=budgets.stored(list(given))))
+def read(*documents: object) -> tuple[Budget, ...]:
+    return budgets.budgets_of(NodePool(name="p", disruption_budgets=budgets.stored(list(documents))))
 
 
-def more(now: datetime, *given: object, total: int = 20, out: int = 0) -> dict[str, int]:
-    return {str(reason): left for reason, left in allowance(read(*given), total, out, now).more.items()}
+def more(now: datetime, *documents: object, total: int = 20, out: int = 0) -> dict[str, int]:
+    return {str(reason): left for reason, left in allowance(read(*documents), total, out, now).more.items()}
 
 
-def test_a_count_or_a_part_of_the_nodes_rounded_up_less_what_is_out_of_use_already() -> None:
+def test_budget_allows_its_nodes_less_those_already_unavailable() -> None:
     assert more(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilised": 3}
     assert more(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilised": 2}
     assert more(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilised": 1}
@@ -37,9 +37,9 @@ def test_a_count_or_a_part_of_the_nodes_rounded_up_less_what_is_out_of_use_alrea
     assert more(MONDAY_NOON) == {}
 
 
-def test_the_tightest_budget_binds_each_reason_by_itself() -> None:
-    given = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilised"]}
-    assert more(MONDAY_NOON, *given) == {"empty": 10, "underutilised": 2}
+def test_tightest_budget_applies_per_reason() -> None:
+    documents = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilised"]}
+    assert more(MONDAY_NOON, *documents) == {"empty": 10, "underutilised": 2}
     assert more(MONDAY_NOON, {"nodes": 4, "reasons": ["empty"]}) == {"empty": 4}
 
 
@@ -55,7 +55,7 @@ def test_the_tightest_budget_binds_each_reason_by_itself() -> None:
         ("2026-12-01T08:00", True),
     ],
 )
-def test_a_window_holds_by_the_clocks_of_its_zone(at: str, holds: bool) -> None:
+def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
     now = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert bool(more(now, OFFICE_HOURS)) is holds
     (budget,) = read(OFFICE_HOURS)
@@ -64,7 +64,7 @@ def test_a_window_holds_by_the_clocks_of_its_zone(at: str, holds: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "path", "message"),
+    ("document", "path", "message"),
     [
         ("10%", "disruption_budgets", "is not a list of budgets"),
         ([3], "disruption_budgets[0]", "is not a budget"),
@@ -94,18 +94,18 @@ def test_a_window_holds_by_the_clocks_of_its_zone(at: str, holds: bool) -> None:
         ([{"nodes": 1}] * 51, "disruption_budgets", "has too many entries"),
     ],
 )
-def test_what_is_wrong_is_named(given: Any, path: str, message: str) -> None:
+def test_invalid_budget_is_named(document: Any, path: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
-        budgets.stored(given)
+        budgets.stored(document)
     problem = refused.value.problems[0]
     assert (problem.path, problem.message[: len(message)]) == (path, message)
 
 
-def test_it_is_kept_as_it_was_given_and_put_into_words() -> None:
-    kept = budgets.stored([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
-    assert kept == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
-    assert budgets.stored(kept) == kept
-    assert [budgets.summary(each) for each in kept] == [
+def test_budget_is_stored_as_entered_and_described() -> None:
+    stored = budgets.stored([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
+    assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
+    assert budgets.stored(stored) == stored
+    assert [budgets.summary(each) for each in stored] == [
         "at most 5 nodes at once",
         "at most 0 nodes at once, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]
@@ -113,7 +113,7 @@ def test_it_is_kept_as_it_was_given_and_put_into_words() -> None:
     assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at once for being empty"
 
 
-def test_the_mind_drains_no_more_than_a_budget_allows_and_empty_nodes_go_on() -> None:
+def test_reconciler_drains_within_the_budget_and_ends_empty_nodes() -> None:
     fleet = Fleet(2, frozenset(range(8)))
     busy = {n: Work(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
     step = next_step(fleet, busy, Allowance({UNDERUTILISED: 1, EMPTY: 2}))
@@ -128,7 +128,7 @@ UP_TO_40 = st.integers(0, 40)
 
 
 @given(st.integers(1, 40), UP_TO_40, st.integers(0, 100), st.sets(UP_TO_40), st.integers(0, 9))
-def test_never_more_nodes_are_out_of_use_than_the_budget_allows(
+def test_unavailable_nodes_never_exceed_the_budget(
     total: int, desired: int, percent: int, busy: set[int], steps: int
 ) -> None:
     fleet = Fleet(desired, frozenset(range(total)))
@@ -145,7 +145,7 @@ def test_never_more_nodes_are_out_of_use_than_the_budget_allows(
 
 
 @pytest.mark.django_db
-def test_a_pool_shrinks_as_slowly_as_its_budget_says_and_at_once_when_its_time_is_over() -> None:
+def test_budget_slows_scale_down_but_not_expiry() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
     stage.want(5)
     stage.reconcile()
@@ -164,7 +164,7 @@ def test_a_pool_shrinks_as_slowly_as_its_budget_says_and_at_once_when_its_time_i
 
 
 @pytest.mark.django_db
-def test_a_person_s_own_drain_is_obeyed_and_counts() -> None:
+def test_manual_drain_is_allowed_and_counts() -> None:
     stage = Stage(pool((0, 8), disruption_budgets=[{"nodes": 1}]))
     stage.want(4)
     stage.reconcile()

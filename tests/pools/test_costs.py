@@ -1,4 +1,4 @@
-"""Claims about what a pool's nodes cost."""
+"""Tests of the cost of a pool's nodes."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -22,37 +22,37 @@ def ago(hours: float) -> Any:
 
 @pytest.fixture
 def busy(db: None) -> NodePool:
-    """Four GPUs to a node: one runs for two hours, one ran for half an hour a day and a bit ago."""
-    found = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
-    make.node(found, 0, created_at=ago(2))
-    make.node(found, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))
-    return found
+    """Four GPUs per node: one ran for the last two hours, one for half an hour a little over a day ago."""
+    pool = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
+    make.node(pool, 0, created_at=ago(2))
+    make.node(pool, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))
+    return pool
 
 
-def test_a_node_costs_from_its_order_to_its_end(busy: NodePool) -> None:
+def test_node_costs_from_order_to_end(busy: NodePool) -> None:
     costs = costs_of(busy, NOW)
     assert costs.per_hour == Decimal(10)
     assert (round(costs.day.node_hours, 6), round(costs.day.gpu_hours, 6)) == (2.25, 9.0)
     assert (round(costs.month.node_hours, 6), costs.month.cost) == (2.5, Decimal("25.00"))
 
 
-def test_without_a_price_hours_are_told_and_no_cost(busy: NodePool) -> None:
+def test_unpriced_pool_reports_hours_without_cost(busy: NodePool) -> None:
     busy.price_per_gpu_hour = None
     costs = costs_of(busy, NOW)
     assert (costs.per_hour, costs.day.cost, round(costs.day.gpu_hours, 6)) == (None, None, 9.0)
 
 
-def test_a_pool_that_never_had_a_node_cost_nothing(db: None) -> None:
+def test_pool_without_nodes_costs_nothing(db: None) -> None:
     costs = costs_of(make.pool("empty", price_per_gpu_hour=Decimal(1)), NOW)
     assert (costs.per_hour, costs.month.cost, costs.month.node_hours) == (0, Decimal("0.00"), 0.0)
 
 
-def test_past_hours_cost_what_they_cost_then(busy: NodePool) -> None:
+def test_past_hours_keep_the_price_of_their_time(busy: NodePool) -> None:
     """Four GPUs for two hours: the first at 2.5, the second at 5."""
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"price_per_gpu_hour": Decimal(5)})
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"gpu_model": "H100"})
-    (kept,) = PoolPrice.objects.all()
-    assert kept.price_per_gpu_hour == Decimal("2.5")
+    (price,) = PoolPrice.objects.all()
+    assert price.price_per_gpu_hour == Decimal("2.5")
     PoolPrice.objects.update(until=ago(1))
     busy.refresh_from_db()
     costs = costs_of(busy, NOW)
@@ -61,7 +61,7 @@ def test_past_hours_cost_what_they_cost_then(busy: NodePool) -> None:
     assert costs.month.cost == Decimal("35.00")
 
 
-def test_a_time_without_a_price_makes_the_sum_unknown_only_where_it_was_used(busy: NodePool) -> None:
+def test_unpriced_period_makes_the_cost_unknown_only_if_used(busy: NodePool) -> None:
     store_past_price(busy, None, until=ago(40))
     assert costs_of(busy, NOW).month.cost == Decimal("25.00")
     store_past_price(busy, None, until=ago(24))

@@ -1,6 +1,6 @@
-"""Environments on this machine, built by the common script, once for all nodes.
+"""Tests of environments on this machine, built by the common script, once for all nodes.
 
-The packages are made here and found in a directory, so no network is needed.
+The packages are built by the tests and installed from a directory, so no network is needed.
 """
 
 import json
@@ -24,23 +24,23 @@ SECRET = "hf_verysecrettoken"
 
 
 def wheel(directory: Path, name: str, version: str, *, needs: str = "", code: str = "") -> None:
-    """A package as pip takes it."""
-    told = f"{name}-{version}.dist-info"
+    """Build a package that pip can install."""
+    info = f"{name}-{version}.dist-info"
     requires = f"Requires-Dist: {needs}\n" if needs else ""
     files = {
         f"{name}.py": code or f'VERSION = "{version}"\n',
-        f"{told}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
-        f"{told}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{path},,\n" for path in files) + f"{told}/RECORD,,\n"
+    record = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"
     with zipfile.ZipFile(directory / f"{name}-{version}-py3-none-any.whl", "w") as packed:
-        for path, text in {**files, f"{told}/RECORD": record}.items():
+        for path, text in {**files, f"{info}/RECORD": record}.items():
             packed.writestr(path, text)
 
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that pip finds."""
+    """Return the only directory in which pip looks for packages."""
     directory = tmp_path / "wheels"
     directory.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -62,11 +62,11 @@ def recipe(image: Image, *operations: Operation, **secrets: str) -> Recipe:
 
 
 def ended(here: LocalEnvironments, name: str, of: Recipe) -> Boot:
-    """The script is a process of its own: it is waited for, for as long as it may take here."""
+    """Wait for the build script, a separate process, and return its state."""
     for _ in range(1200):
         boot = here.look(name, of.secrets)
         if boot is None or boot.ready or boot.why:
-            assert boot is not None, "nobody is at it"
+            assert boot is not None, "no build is running"
             return boot
         time.sleep(0.05)
     raise AssertionError("does not end")
@@ -78,9 +78,7 @@ def python(here: LocalEnvironments, of: Recipe, code: str) -> str:
 
 
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-12", "PLG-41")
-def test_a_script_installs_what_is_asked_for_and_then_runs_what_plugins_say(
-    here: LocalEnvironments, wheels: Path
-) -> None:
+def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     wheel(wheels, "app", "1.0", needs="lib>=1")
     image = Image(pip=("app",), env={"GREETING": "it's\nme"}, secrets=("HF_TOKEN",))
@@ -88,33 +86,35 @@ def test_a_script_installs_what_is_asked_for_and_then_runs_what_plugins_say(
         Operation('python -c "import app"\nprintf %s "$GREETING" > "$VIRTUAL_ENV/said"', "first"),
         Operation('test -f "$VIRTUAL_ENV/said" && test "$HF_TOKEN" = hf_verysecrettoken', "second"),
     )
-    given = recipe(image, *operations, HF_TOKEN=SECRET)
-    here.begin("node-0", given)
-    boot = ended(here, "node-0", given)
+    node_recipe = recipe(image, *operations, HF_TOKEN=SECRET)
+    here.begin("node-0", node_recipe)
+    boot = ended(here, "node-0", node_recipe)
     assert boot.ready, boot
     assert [each.phase for each in boot.progress.phases] == list(phases_of(image, operations))
     assert {each.state for each in boot.progress.phases} == {"done"}
-    assert (here.root / given.digest / "said").read_text() == "it's\nme"
-    assert python(here, given, "import lib; print(lib.VERSION)") == "2.0"
-    assert python(here, given, "import pools.plugins, berth.core.errors; print('ours')") == "ours"
+    assert (here.root / node_recipe.digest / "said").read_text() == "it's\nme"
+    assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
+    assert python(here, node_recipe, "import pools.plugins, berth.core.errors; print('ours')") == "ours"
     stored = [path for path in here.root.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    found = [path for path in stored if SECRET.encode() in path.read_bytes()]
-    assert {path.name for path in found} <= {"script"}, "only what this test itself wrote in an operation"
+    leaked = [path for path in stored if SECRET.encode() in path.read_bytes()]
+    assert {path.name for path in leaked} <= {"script"}, "only what this test itself wrote in an operation"
 
 
-def test_a_second_node_finds_what_the_first_made(here: LocalEnvironments, wheels: Path) -> None:
+def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
-    given = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
+    node_recipe = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
     for name in ("node-0", "node-1"):  # both at once
-        here.begin(name, given)
-    boots = [ended(here, name, given) for name in ("node-0", "node-1")]
+        here.begin(name, node_recipe)
+    boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)
     made = [boot for boot in boots if "pip" in {each.phase for each in boot.progress.phases}]
     assert len(made) == 1
-    assert (here.root / given.digest / "runs").read_text() == "run\nrun\n", "operations run on each node"
+    assert (here.root / node_recipe.digest / "runs").read_text() == "run\nrun\n", (
+        "operations run on each node"
+    )
 
 
-def test_a_package_comes_from_the_index_that_is_for_it_and_stays(
+def test_package_comes_from_its_own_index_and_stays(
     here: LocalEnvironments, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     special = tmp_path / "special" / "torchy"
@@ -132,11 +132,11 @@ def test_a_package_comes_from_the_index_that_is_for_it_and_stays(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     indexes = (Index(f"file://{special.parent}", ("Torchy",)), Index(f"file://{usual}"))
-    given = recipe(Image(pip=("user", "torchy"), indexes=indexes))
-    here.begin("node-0", given)
-    assert ended(here, "node-0", given).ready
+    node_recipe = recipe(Image(pip=("user", "torchy"), indexes=indexes))
+    here.begin("node-0", node_recipe)
+    assert ended(here, "node-0", node_recipe).ready
     code = "from importlib.metadata import version; print(version('torchy'), version('lib'))"
-    assert python(here, given, code) == "1.0+cpu 2.0"
+    assert python(here, node_recipe, code) == "1.0+cpu 2.0"
 
 
 @pytest.mark.parametrize(
@@ -151,58 +151,60 @@ def test_a_package_comes_from_the_index_that_is_for_it_and_stays(
          "login: the key is ***"),
     ],
 )  # fmt: skip
-def test_what_fails_is_told_with_its_last_words(
+def test_failed_build_is_reported_with_its_last_output(
     here: LocalEnvironments, wheels: Path, image: Image, operations: tuple[Operation, ...], expected: str
 ) -> None:
-    given = recipe(image, *operations, **dict.fromkeys(image.secrets, SECRET))
-    here.begin("node-0", given)
-    boot = ended(here, "node-0", given)
+    node_recipe = recipe(image, *operations, **dict.fromkeys(image.secrets, SECRET))
+    here.begin("node-0", node_recipe)
+    boot = ended(here, "node-0", node_recipe)
     assert not boot.ready
     assert boot.why.startswith(f"environment could not be installed: {expected}")
     assert boot.progress.failed is not None
     assert SECRET not in json.dumps([each.to_dict() for each in boot.progress.phases])
-    assert (here.root / given.digest).exists() == bool(operations), "what is half made is not left"
+    assert (here.root / node_recipe.digest).exists() == bool(operations), "what is half made is not left"
 
 
-def test_a_network_that_is_not_there_is_told_as_such(
+def test_missing_network_is_reported_as_such(
     here: LocalEnvironments, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    given = recipe(Image(pip=("lib",)))
-    quick = Recipe(given.digest, given.script.replace("--retries 2", "--retries 1"), {})
+    node_recipe = recipe(Image(pip=("lib",)))
+    quick = Recipe(node_recipe.digest, node_recipe.script.replace("--retries 2", "--retries 1"), {})
     here.begin("node-0", quick)
     why = ended(here, "node-0", quick).why
     assert why.endswith("No matching distribution found for lib (network unreachable, see the output)")
 
 
-def test_a_crash_in_the_middle_leaves_nothing_half_used(here: LocalEnvironments, wheels: Path) -> None:
+def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     image = Image(pip=("lib",))
-    given = recipe(image)
-    slow = Recipe(given.digest, given.script.replace("install_pip() {", "install_pip() {\n  sleep 60"), {})
+    node_recipe = recipe(image)
+    slow = Recipe(
+        node_recipe.digest, node_recipe.script.replace("install_pip() {", "install_pip() {\n  sleep 60"), {}
+    )
     here.begin("node-0", slow)
     home = here.root / "boots" / "node-0"
     for _ in range(1200):
         if '"pip", "state": "running"' in (home / "phases").read_text():
             break
         time.sleep(0.05)
-    assert (here.root / given.digest / "bin" / "python").exists()
+    assert (here.root / node_recipe.digest / "bin" / "python").exists()
     pid = int((home / "process").read_bytes().split(b"\0")[0].removeprefix(b"pid="))
     os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert here.look("node-0", {}) is None, "nobody is at it"
-    assert not (here.root / given.digest / ".ready").exists()
-    here.begin("node-0", given)
-    assert ended(here, "node-0", given).ready
-    assert python(here, given, "import lib; print(lib.VERSION)") == "2.0"
+    assert here.look("node-0", {}) is None, "no build is running"
+    assert not (here.root / node_recipe.digest / ".ready").exists()
+    here.begin("node-0", node_recipe)
+    assert ended(here, "node-0", node_recipe).ready
+    assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
 
 
-def test_unused_environments_go_and_those_in_use_stay(here: LocalEnvironments, wheels: Path) -> None:
+def test_unused_environments_are_deleted_and_used_ones_stay(here: LocalEnvironments, wheels: Path) -> None:
     used, unused = recipe(Image(env={"A": "1"})), recipe(Image(env={"A": "2"}))
-    for given in (used, unused):
-        here.begin(given.digest[:8], given)
-        assert ended(here, given.digest[:8], given).ready
+    for node_recipe in (used, unused):
+        here.begin(node_recipe.digest[:8], node_recipe)
+        assert ended(here, node_recipe.digest[:8], node_recipe).ready
     assert here.clear(frozenset({used.digest})) == [], "a node has it still"
     here.end(unused.digest[:8])
     assert here.clear(frozenset({used.digest})) == [unused.digest]
@@ -210,7 +212,7 @@ def test_unused_environments_go_and_those_in_use_stay(here: LocalEnvironments, w
     assert (here.root / used.digest / ".ready").exists()
 
 
-def test_the_script_is_what_anybody_can_read(tmp_path: Path) -> None:
+def test_script_is_valid_shell_and_deterministic(tmp_path: Path) -> None:
     image = Image(pip=("torch==2.9.1", "numpy"), apt=("git",), env={"A": "$(reboot)"}, secrets=("HF_TOKEN",),
                   indexes=(Index("https://example.org/whl/cu128", ("torch",)),))  # fmt: skip
     text = bootstrap_script(image, (Operation("echo done", "last thing"),))
@@ -222,7 +224,7 @@ def test_the_script_is_what_anybody_can_read(tmp_path: Path) -> None:
     assert "@" not in text.replace("$@", "").replace("last thing", ""), "nothing is left to fill in"
 
 
-def test_what_a_script_says_is_read_whatever_it_is() -> None:
+def test_any_script_output_is_read() -> None:
     lines = [
         '{"phase": "apt", "state": "running", "seconds": 0, "message": ""}', "not json", '{"phase": "apt"',
         '{"phase": "apt", "state": "done", "seconds": 2, "message": ""}', "[]", '{"phase": "x", "state": 1}',

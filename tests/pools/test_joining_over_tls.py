@@ -1,4 +1,4 @@
-"""The join program against real TLS servers, valid and invalid."""
+"""Tests of the join program against real TLS servers with valid and invalid certificates."""
 
 import json
 import os
@@ -29,7 +29,7 @@ WAIT = 30.0
 
 
 class Authority:
-    """Signs certificates for a while."""
+    """A certificate authority for the duration of a test."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name = root, name
@@ -40,9 +40,9 @@ class Authority:
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def server(self, *addresses: str) -> ssl.SSLContext:
-        """Of a server with a certificate for these."""
+        """Return a TLS context with a certificate for these addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(given)) for given in addresses])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address)) for address in addresses])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
         chain = self.root / f"{self.name}-server.pem"
         private = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -64,11 +64,11 @@ class Authority:
 
 @dataclass
 class Server:
-    """Lets everybody join, and sends who calls away; or sends everybody on to somewhere else."""
+    """A server that lets every machine join and refuses its calls, or redirects all requests."""
 
     context: ssl.SSLContext | None
     onward: str = ""
-    asked: list[tuple[str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, Any]] = field(default_factory=list)
     address: str = ""
 
     @contextmanager
@@ -78,7 +78,7 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.asked.append((self.path, body))
+                outer.requests.append((self.path, body))
                 if outer.onward:
                     self.send_response(307)
                     self.send_header("Location", outer.onward + self.path)
@@ -112,7 +112,7 @@ class Machine:
     place: Path
 
     def joins(self, address: str, *, until: str, **more: str) -> str:
-        """What it says, up to a word or its end; it is ended then."""
+        """Run the join program until it prints a word or ends; return its output."""
         env = {
             "PATH": os.environ["PATH"], "BERTH_URL": address, "BERTH_POOL": "metal", **more,
             "BERTH_JOIN_TOKEN": "join_secret", "BERTH_MACHINE_STATE": str(self.place / "state"),
@@ -123,11 +123,11 @@ class Machine:
         )
         timer = threading.Timer(WAIT, running.kill)
         timer.start()
-        said = ""
+        output = ""
         try:
             assert running.stderr is not None
             for line in running.stderr:
-                said += line
+                output += line
                 if until in line:
                     break
         finally:
@@ -135,7 +135,7 @@ class Machine:
             running.kill()
             running.wait()
             running.stderr.close() if running.stderr else None
-        return said
+        return output
 
 
 @pytest.fixture
@@ -148,59 +148,59 @@ def ours(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "ours")
 
 
-def test_it_joins_the_server_that_the_given_authority_vouches_for(machine: Machine, ours: Authority) -> None:
+def test_machine_joins_a_server_signed_by_the_configured_authority(machine: Machine, ours: Authority) -> None:
     with Server(ours.server("127.0.0.1")).running() as server:
-        said = machine.joins(server.address, until="refused", BERTH_CA=str(ours.file))
-    assert [path for path, _ in server.asked] == ["/api/v1/node-pools/metal/join", "/api/v1/machines/call"]
-    assert server.asked[0][1]["token"] == "join_secret"
-    assert "refused" in said
+        output = machine.joins(server.address, until="refused", BERTH_CA=str(ours.file))
+    assert [path for path, _ in server.requests] == ["/api/v1/node-pools/metal/join", "/api/v1/machines/call"]
+    assert server.requests[0][1]["token"] == "join_secret"
+    assert "refused" in output
     assert (machine.place / "state/secret").read_text() == "s"
 
 
-def test_a_server_that_nobody_vouches_for_hears_no_token(machine: Machine, ours: Authority) -> None:
+def test_server_with_an_unknown_authority_gets_no_token(machine: Machine, ours: Authority) -> None:
     others = Authority(machine.place, "others")
     with Server(ours.server("127.0.0.1")).running() as server:
         for more in ({}, {"BERTH_CA": str(others.file)}):
             assert "CERTIFICATE_VERIFY_FAILED" in machine.joins(server.address, until="not joined", **more)
-    assert server.asked == []
+    assert server.requests == []
 
 
-def test_a_certificate_for_somebody_else_does_not_do(machine: Machine, ours: Authority) -> None:
+def test_certificate_for_another_host_is_refused(machine: Machine, ours: Authority) -> None:
     with Server(ours.server("10.0.0.1")).running() as server:
-        said = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
-    assert "IP address mismatch" in said
-    assert server.asked == []
+        output = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
+    assert "IP address mismatch" in output
+    assert server.requests == []
 
 
-def test_it_does_not_go_where_a_server_sends_it(machine: Machine, ours: Authority) -> None:
+def test_join_program_follows_no_redirect(machine: Machine, ours: Authority) -> None:
     context = ours.server("127.0.0.1")
     with Server(None).running() as other, Server(context, onward=other.address).running() as server:
-        said = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
-    assert "307" in said
-    assert len(server.asked) >= 1
-    assert other.asked == []
+        output = machine.joins(server.address, until="not joined", BERTH_CA=str(ours.file))
+    assert "307" in output
+    assert len(server.requests) >= 1
+    assert other.requests == []
 
 
 @pytest.mark.parametrize(
     "address", ["http://berth.example.org", "http://127.example.org", "http://localhost:1@10.0.0.1", "berth"]
 )
-def test_plain_http_is_for_this_machine_alone(machine: Machine, address: str) -> None:
+def test_plain_http_is_refused_for_other_hosts(machine: Machine, address: str) -> None:
     assert "is not https://" in machine.joins(address, until="never")
 
 
-def test_plain_http_on_this_machine_or_where_it_is_allowed(machine: Machine) -> None:
+def test_plain_http_is_allowed_on_loopback_or_by_setting(machine: Machine) -> None:
     with Server(None).running() as server:
         assert "refused" in machine.joins(server.address, until="refused")
     other = Machine(machine.place / "other")
     assert "not joined yet" in other.joins("http://nowhere.invalid", until="not joined", BERTH_PLAIN_HTTP="1")
 
 
-# --- what machines of an order are told
+# --- user data of ordered machines
 
 ORDER = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
 
 
-def test_machines_of_an_order_are_given_the_authority(settings: Any, ours: Authority) -> None:
+def test_ordered_machines_get_the_authority(settings: Any, ours: Authority) -> None:
     settings.BERTH_PUBLIC_URL, settings.BERTH_PUBLIC_CA = "https://berth.example.org", str(ours.file)
     text = user_data(ORDER)
     assert ours.file.read_text().strip() in text
@@ -212,7 +212,7 @@ def test_machines_of_an_order_are_given_the_authority(settings: Any, ours: Autho
     assert refused.value.kind is ProviderErrorKind.SETTINGS
 
 
-def test_machines_of_an_order_join_over_https_unless_it_is_said(settings: Any) -> None:
+def test_ordered_machines_join_over_https_unless_plain_http_is_allowed(settings: Any) -> None:
     settings.BERTH_PUBLIC_URL = "http://berth.example.org"
     with pytest.raises(ProviderError, match="not https") as refused:
         user_data(ORDER)

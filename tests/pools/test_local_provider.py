@@ -1,4 +1,4 @@
-"""Nodes carved out of this machine share no device."""
+"""Tests of nodes that share this machine but no device."""
 
 import subprocess
 import sys
@@ -33,16 +33,16 @@ def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == made
 
 
-def test_a_shortage_says_what_the_machine_has(tmp_path: Path) -> None:
+def test_shortage_names_the_machines_devices(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
-    told = local.provision(order("t-1", 2, 2)).message
-    assert told == "this machine has 3 GPUs, 1 of them free; a node needs 2"
+    message = local.provision(order("t-1", 2, 2)).message
+    assert message == "this machine has 3 GPUs, 1 of them free; a node needs 2"
     with pytest.raises(ProviderError, match="this machine has 3 GPUs, 1 of them free"):
         local.provision(order("t-2", 1, 2, start=1))
     assert local.provision(order("t-3", 1, 1, start=1)).instances[0].devices == ("GPU-2",)
 
 
-def test_nodes_without_gpus_are_not_counted_against_the_devices(tmp_path: Path) -> None:
+def test_nodes_without_gpus_use_no_devices(tmp_path: Path) -> None:
     assert len(provider(tmp_path, gpus=0).provision(order("t-1", 5, 0)).instances) == 5
 
 
@@ -57,7 +57,7 @@ STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
-def test_a_device_is_never_given_to_two_nodes(
+def test_no_device_belongs_to_two_nodes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int, int]]
 ) -> None:
     root = tmp_path_factory.mktemp("instances")
@@ -69,18 +69,18 @@ def test_a_device_is_never_given_to_two_nodes(
         else:
             living = local.list_instances(owner)
             local.terminate(owner, [instance.instance_id for instance in living[n : n + 1]])
-        given = [
+        devices = [
             device
             for name in "abc"
             for instance in local.list_instances(name)
             if instance.state == InstanceState.READY
             for device in instance.devices
         ]
-        assert len(given) == len(set(given))
-        assert set(given) <= {device.identity for device in local.machine.devices}
+        assert len(devices) == len(set(devices))
+        assert set(devices) <= {device.identity for device in local.machine.devices}
 
 
-def test_orders_from_many_processes_share_no_device(tmp_path: Path) -> None:
+def test_concurrent_orders_share_no_device(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -104,7 +104,7 @@ except ProviderError:
     assert devices == [f"GPU-{n}" for n in range(8)]
 
 
-def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = types.ModuleType("pynvml")
     monkeypatch.setitem(sys.modules, "pynvml", broken)
     machine = this_machine()
@@ -113,7 +113,7 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
     assert machine.memory_mib > 256
 
 
-def test_gpus_that_nvml_sees_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_those_that_nvml_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
     nvml = types.SimpleNamespace(
         NVMLError=type("NVMLError", (Exception,), {}),
@@ -136,7 +136,7 @@ def test_gpus_that_nvml_sees_are_taken_as_they_are(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.django_db
 @pytest.mark.shows("SKY-30", "SKY-61")
-def test_a_pool_on_this_machine_grows_until_the_devices_are_used_up(tmp_path: Path) -> None:
+def test_local_pool_grows_until_all_devices_are_used(tmp_path: Path) -> None:
     small = pool((0, 8))
     services.set_nodes_desired(acting=SYSTEM, pool=small, nodes_desired=6)
     assert reconcile(small.pk, provider=provider(tmp_path), now=START)

@@ -1,4 +1,4 @@
-"""Pods as real processes, with every kind of failure."""
+"""Tests of pods as real processes, with every kind of failure."""
 
 import json
 import os
@@ -32,22 +32,22 @@ def shell(stage: LocalStage, script: str, **changes: object) -> None:
     stage.runtime.start(order("p-1", "sh", "-c", script, **changes))
 
 
-def said(stage: LocalStage, lines: int = 1) -> list[str]:
-    """The first lines of the log, once they are all there."""
+def log_lines(stage: LocalStage, lines: int = 1) -> list[str]:
+    """Return the first lines of the log once all of them are there."""
     read = lambda: stage.runtime.read_log("p-1", 0, 10**6).data  # noqa: E731
     return eventually(read, lambda log: log.count(b"\n") >= lines).decode().splitlines()
 
 
-# --- what a pod finds
+# --- the environment of a pod
 
 
-def test_a_pod_finds_its_devices_its_directories_and_no_secret_of_ours(
+def test_pod_gets_its_devices_and_directories_and_no_server_secret(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgres://secret")
     stage.runtime.start(order("p-1", "python", "-c", SHOW_ENV, devices=("GPU-a", "GPU-c"), env={"RANK": "3"}))
     assert ended(stage.runtime, "p-1").exit_code == 0
-    env = json.loads(said(stage)[0])
+    env = json.loads(log_lines(stage)[0])
     work = str(stage.root / "pods" / "p-1" / "work")
     workspace = str(stage.root / "workspaces" / "train-1")
     assert env["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-c"
@@ -58,12 +58,12 @@ def test_a_pod_finds_its_devices_its_directories_and_no_secret_of_ours(
     assert "BERTH_ANCHOR" not in env
 
 
-def test_a_pod_without_devices_sees_none_of_the_machines(stage: LocalStage) -> None:
+def test_pod_without_devices_sees_no_gpu(stage: LocalStage) -> None:
     shell(stage, 'echo "devices: [$CUDA_VISIBLE_DEVICES]"')
-    assert said(stage) == ["devices: []"]
+    assert log_lines(stage) == ["devices: []"]
 
 
-def test_the_pods_of_a_workload_share_a_directory_that_outlives_them(stage: LocalStage) -> None:
+def test_pods_of_a_workload_share_a_lasting_directory(stage: LocalStage) -> None:
     shell(stage, 'echo kept > "$BERTH_WORKSPACE/state"')
     ended(stage.runtime, "p-1")
     stage.runtime.forget("p-1")
@@ -74,15 +74,15 @@ def test_the_pods_of_a_workload_share_a_directory_that_outlives_them(stage: Loca
     assert not (stage.root / "workspaces" / "train-1").exists()
 
 
-def test_arguments_arrive_as_they_were_given(stage: LocalStage) -> None:
-    given = ["two words", "", "ünï→\U0001f600", "$HOME;`x`", "line\nbreak", "a=b"]
-    stage.runtime.start(order("p-1", "python", "-c", "import sys; print(sys.argv[1:])", *given))
+def test_arguments_are_passed_unchanged(stage: LocalStage) -> None:
+    arguments = ["two words", "", "ünï→\U0001f600", "$HOME;`x`", "line\nbreak", "a=b"]
+    stage.runtime.start(order("p-1", "python", "-c", "import sys; print(sys.argv[1:])", *arguments))
     ended(stage.runtime, "p-1")
-    assert said(stage)[0] == repr(given)
+    assert log_lines(stage)[0] == repr(arguments)
 
 
 @pytest.mark.parametrize(
-    ("command", "changes", "told"),
+    ("command", "changes", "expected"),
     [
         (("no-such-program",), {}, "no-such-program: No such file"),
         (("/etc/passwd",), {}, "/etc/passwd: Permission denied"),
@@ -92,22 +92,22 @@ def test_arguments_arrive_as_they_were_given(stage: LocalStage) -> None:
         (("true",), {"env": {"A=B": "x"}}, "variable"),
     ],
 )
-def test_what_cannot_be_started_says_why(
-    stage: LocalStage, command: tuple[str, ...], changes: dict[str, object], told: str
+def test_failed_start_has_a_reason(
+    stage: LocalStage, command: tuple[str, ...], changes: dict[str, object], expected: str
 ) -> None:
     stage.runtime.start(order("p-1", *command, **changes))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.START_FAILED, None)
-    assert told in report.message
+    assert expected in report.message
 
 
-# --- what ends with it
+# --- processes that end with the pod
 
 
-def test_a_stop_reaches_grandchildren_also_those_that_left_the_group(stage: LocalStage) -> None:
+def test_stop_ends_grandchildren_outside_the_process_group(stage: LocalStage) -> None:
     script = "sleep 1000 & echo $!; setsid sleep 1000 & sleep 0.1; pgrep -P $$ | tr '\\n' ' '; echo; wait"
     shell(stage, script, grace_seconds=30)
-    lines = said(stage, lines=2)
+    lines = log_lines(stage, lines=2)
     pids = {int(lines[0]), *map(int, lines[1].split())}
     assert len([pid for pid in pids if alive(pid)]) >= 2
     stage.runtime.stop("p-1", 30)
@@ -115,34 +115,34 @@ def test_a_stop_reaches_grandchildren_also_those_that_left_the_group(stage: Loca
     assert not [pid for pid in pids if alive(pid)]
 
 
-def test_orphans_that_ignore_the_request_are_killed_after_the_grace(stage: LocalStage) -> None:
-    """A daemon: its parent has ended, it has a session of its own and does not listen."""
+def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: LocalStage) -> None:
+    """A daemon: its parent has ended, it has its own session and ignores the signal."""
     daemon = "setsid sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 1; done\" &"
     shell(stage, f"sh -c '{daemon}'; sleep 1000")
-    pid = int(said(stage)[0])
+    pid = int(log_lines(stage)[0])
     assert alive(pid)
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
     assert not alive(pid)
 
 
-def test_what_a_command_leaves_behind_ends_with_it(stage: LocalStage) -> None:
+def test_leftover_processes_end_with_the_command(stage: LocalStage) -> None:
     shell(stage, "setsid sleep 1000 & echo $!; exit 5")
     assert ended(stage.runtime, "p-1").exit_code == 5
-    assert not alive(int(said(stage)[0]))
+    assert not alive(int(log_lines(stage)[0]))
 
 
-def test_a_child_may_use_the_whole_grace_though_its_shell_is_gone(stage: LocalStage) -> None:
+def test_child_may_use_the_whole_grace_period_after_its_shell_ended(stage: LocalStage) -> None:
     """`sh -c "python train.py"`: the shell dies of SIGTERM, the training still saves its state."""
     saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     shell(stage, f'sh -c "{saves}" & wait')
-    said(stage)
+    log_lines(stage)
     stage.runtime.stop("p-1", 30)
     assert ended(stage.runtime, "p-1").signal == 15
-    assert "saved" in said(stage)
+    assert "saved" in log_lines(stage)
 
 
-# --- bad luck
+# --- crashes
 
 
 STARTER = """
@@ -166,7 +166,7 @@ def start_elsewhere(root: Path, script: str, before: str = "", after: str = "") 
     return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
 
 
-def test_an_order_whose_starter_died_before_the_start_is_taken_up_again(stage: LocalStage) -> None:
+def test_order_of_a_killed_starter_is_resumed(stage: LocalStage) -> None:
     dying = f"runtime._spawn_shim = lambda *_: exec({DIE!r})"
     assert start_elsewhere(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
     assert stage.runtime.list_pods() == ("p-1",)
@@ -175,7 +175,7 @@ def test_an_order_whose_starter_died_before_the_start_is_taken_up_again(stage: L
     assert ended(stage.runtime, "p-1").exit_code == 4
 
 
-def test_a_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
+def test_pod_outlives_its_starter(stage: LocalStage) -> None:
     starter = start_elsewhere(stage.root, LocalStage.SHELL, after=DIE)
     assert starter.wait() == -signal.SIGKILL
     running(stage.runtime, "p-1")
@@ -183,18 +183,18 @@ def test_a_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
-def test_many_that_start_one_pod_at_once_start_it_once(stage: LocalStage) -> None:
+def test_concurrent_starts_run_one_pod(stage: LocalStage) -> None:
     starters = [start_elsewhere(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
     assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
     running(stage.runtime, "p-1")
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
-    assert said(stage) == ["ran"]
+    assert log_lines(stage) == ["ran"]
 
 
-def test_when_its_keeper_is_killed_the_pod_dies_and_is_lost(stage: LocalStage) -> None:
+def test_pod_is_lost_when_its_keeper_is_killed(stage: LocalStage) -> None:
     shell(stage, "setsid sleep 1000 & echo $!; sleep 1000")
-    grandchild, pid = int(said(stage)[0]), stage.pid("p-1")
+    grandchild, pid = int(log_lines(stage)[0]), stage.pid("p-1")
     kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code, report.signal) == (PodCause.LOST, None, None)
@@ -203,28 +203,28 @@ def test_when_its_keeper_is_killed_the_pod_dies_and_is_lost(stage: LocalStage) -
     assert stage.restart().look(["p-1"])["p-1"] == report
 
 
-def test_a_pod_ends_with_what_it_is_tied_to(tmp_path: Path, stage: LocalStage) -> None:
+def test_pod_ends_with_its_anchor_process(tmp_path: Path, stage: LocalStage) -> None:
     anchor = subprocess.Popen(["sleep", "1000"])
     tied = LocalRuntime(stage.root, anchor=f"{anchor.pid}:{start_time(anchor.pid)}")
     saves = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     tied.start(order("p-1", "sh", "-c", saves))
-    said(stage)
+    log_lines(stage)
     anchor.kill()
     anchor.wait()
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.exit_code) == (PodCause.HOST_STOPPED, 0)
-    assert "saved" in said(stage)
+    assert "saved" in log_lines(stage)
     tied.start(order("p-2", "true"))
     assert ended(stage.runtime, "p-2").cause == PodCause.HOST_STOPPED
 
 
-def test_another_process_with_the_anchors_id_is_not_the_anchor(stage: LocalStage) -> None:
+def test_reused_process_id_is_not_the_anchor(stage: LocalStage) -> None:
     tied = LocalRuntime(stage.root, anchor=f"{os.getpid()}:1")
     tied.start(order("p-1", "true"))
     assert ended(stage.runtime, "p-1").cause == PodCause.HOST_STOPPED
 
 
-def test_a_pod_of_another_boot_is_lost_even_if_its_process_id_lives(
+def test_pod_of_an_earlier_boot_is_lost_despite_a_live_process_id(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "the boot before")
@@ -238,7 +238,7 @@ def test_a_pod_of_another_boot_is_lost_even_if_its_process_id_lives(
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_a_keeper_that_cannot_start_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeper_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "CODE", "raise SystemExit('broken installation')")
     shell(stage, "true")
     report = ended(stage.runtime, "p-1")
@@ -249,7 +249,7 @@ def test_a_keeper_that_cannot_start_is_reported(stage: LocalStage, monkeypatch: 
 # --- logs
 
 
-def test_a_log_past_its_limit_keeps_its_beginning_and_its_end(stage: LocalStage) -> None:
+def test_log_above_its_limit_keeps_begin_and_end(stage: LocalStage) -> None:
     stage.runtime = LocalRuntime(stage.root, anchor="", log_limit=1 << 20)
     count = 400_000
     shell(stage, f"seq {count}")
@@ -269,7 +269,7 @@ def test_a_log_past_its_limit_keeps_its_beginning_and_its_end(stage: LocalStage)
     assert stage.runtime.read_log("p-1", head.next_offset, 10).offset == rest.offset
 
 
-def test_many_pods_end_and_none_is_forgotten_by_itself(stage: LocalStage) -> None:
+def test_ended_pods_are_listed_until_forgotten(stage: LocalStage) -> None:
     names = [f"p-{n}" for n in range(20)]
     for n, name in enumerate(names):
         stage.runtime.start(order(name, "sh", "-c", f"exit {n}"))
@@ -282,22 +282,20 @@ def test_many_pods_end_and_none_is_forgotten_by_itself(stage: LocalStage) -> Non
 
 
 @pytest.mark.parametrize(("claimed", "counts_as"), [(10.0**13, "now"), (-(10.0**13), "1970")])
-def test_a_pod_cannot_claim_to_have_saved_its_work_at_a_time_that_is_none(
-    stage: LocalStage, claimed: float, counts_as: str
-) -> None:
+def test_impossible_checkpoint_time_is_clamped(stage: LocalStage, claimed: float, counts_as: str) -> None:
     saved = stage.root / "workspaces" / "w-1" / ".berth-checkpoint"
     saved.parent.mkdir(parents=True)
     saved.touch()
     os.utime(saved, (claimed, claimed))
-    told = stage.runtime.checkpointed_at("w-1")
-    assert told is not None
+    checkpoint = stage.runtime.checkpointed_at("w-1")
+    assert checkpoint is not None
     if counts_as == "now":
-        assert abs((datetime.now(UTC) - told).total_seconds()) < 60
+        assert abs((datetime.now(UTC) - checkpoint).total_seconds()) < 60
     else:
-        assert told.year == int(counts_as)
+        assert checkpoint.year == int(counts_as)
 
 
-def test_the_tail_of_a_line_that_never_ends_is_bounded(tmp_path: Path) -> None:
+def test_tail_of_an_endless_line_is_bounded(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         file.truncate(64 * 1024 * 1024)
@@ -309,10 +307,10 @@ def test_the_tail_of_a_line_that_never_ends_is_bounded(tmp_path: Path) -> None:
     assert (tail.next_offset, tail.complete) == (tail.size, True)
 
 
-# --- where it starts
+# --- working directories
 
 
-def test_pod_starts_in_the_workspace_of_the_node_that_its_document_names(tmp_path: Path) -> None:
+def test_pod_starts_in_the_named_workspace_of_its_node(tmp_path: Path) -> None:
     (tmp_path / "shared" / "home" / "job-1").mkdir(parents=True)
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "pwd", start_in="/home/job-1/"))
@@ -320,7 +318,7 @@ def test_pod_starts_in_the_workspace_of_the_node_that_its_document_names(tmp_pat
     assert runtime.tail_log("p-1", 1).data.decode() == f"{tmp_path}/shared/home/job-1\n"
 
 
-def test_workspace_that_the_node_lacks_is_made_inside_the_workloads_own(tmp_path: Path) -> None:
+def test_missing_workspace_is_created_inside_the_workloads_directory(tmp_path: Path) -> None:
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "sh", "-c", "pwd; echo kept > state", start_in="/home/job-1/"))
     assert ended(runtime, "p-1").exit_code == 0

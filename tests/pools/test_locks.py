@@ -1,4 +1,4 @@
-"""Transactions that must not wait for each other."""
+"""Tests of transactions that must not block each other."""
 
 from threading import Thread
 
@@ -14,8 +14,8 @@ from tests.factories import node, pool
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_node_is_cordoned_while_a_pass_holds_its_pool() -> None:
-    """The pass wants the node next; the one who has the node must not want the pool."""
+def test_node_is_cordoned_while_a_pass_locks_its_pool() -> None:
+    """The pass needs the node next, so the cordon must not wait for the pool."""
     made = node(pool())
     trouble: list[Exception] = []
 

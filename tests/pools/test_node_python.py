@@ -1,4 +1,4 @@
-"""Nodes need only the Python of common GPU hosts: 3.9 for Berth's own code, and what that can install."""
+"""Tests that nodes need only Python 3.9 for Berth's own code."""
 
 import ast
 import io
@@ -38,7 +38,7 @@ NEWER_KEYWORDS = {"slots", "kw_only", "weakref_slot", "strict", "process_group",
 
 
 def older_python() -> str | None:
-    """A real Python 3.9 of this machine, if there is one that runs."""
+    """Return the path of a working Python 3.9 on this machine, or None."""
     places = [shutil.which("python3.9"), *map(str, Path("/root/.pyenv/versions").glob("3.9.*/bin/python3.9"))]
     for place in filter(None, places):
         done = subprocess.run([place, "-c", "import ssl"], capture_output=True, check=False)
@@ -52,7 +52,7 @@ needs_3_9 = pytest.mark.skipif(PYTHON_3_9 is None, reason="no Python 3.9 on this
 
 
 def node_files(place: Path) -> list[Path]:
-    """The very files that machines unpack, and the program that they run."""
+    """Return the files that machines unpack, and the join program."""
     with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
         tar.extractall(place, filter="data")
     (place / "program.py").write_text(program(), encoding="utf-8")
@@ -60,23 +60,23 @@ def node_files(place: Path) -> list[Path]:
 
 
 def newer_parts(source: str) -> list[str]:
-    """Syntax and names that Python 3.9 does not have."""
+    """Return the syntax and names that Python 3.9 does not have."""
     tree = ast.parse(source, feature_version=OLDEST)
-    found = []
+    results = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom | ast.Import):
-            found += [alias.name for alias in node.names if alias.name in NEWER]
+            results += [alias.name for alias in node.names if alias.name in NEWER]
         elif isinstance(node, ast.Attribute) and node.attr in NEWER:
-            found.append(node.attr)
+            results.append(node.attr)
         elif isinstance(node, ast.Name) and node.id in NEWER:
-            found.append(node.id)
+            results.append(node.id)
         elif isinstance(node, ast.Call):
-            found += [keyword.arg for keyword in node.keywords if keyword.arg in NEWER_KEYWORDS]
-    return found
+            results += [keyword.arg for keyword in node.keywords if keyword.arg in NEWER_KEYWORDS]
+    return results
 
 
 def unevaluated(source: str) -> bool:
-    """Whether annotations such as `int | None` are only text, as Python 3.9 needs them."""
+    """Return whether annotations such as `int | None` are only text, as Python 3.9 requires."""
     nodes = list(ast.walk(ast.parse(source)))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     local = {id(node) for each in functions for node in ast.walk(each) if isinstance(node, ast.AnnAssign)}
@@ -91,7 +91,7 @@ def unevaluated(source: str) -> bool:
     "source",
     ["from enum import StrEnum\n", "import datetime\ndatetime.UTC\n", "list(zip(a, b, strict=True))\n"],
 )
-def test_check_finds_what_python_3_9_does_not_have(source: str) -> None:
+def test_check_finds_names_that_python_3_9_does_not_have(source: str) -> None:
     assert newer_parts(source)
 
 
@@ -141,8 +141,8 @@ agent.serve_forever()
 
 
 @needs_3_9
-def test_agent_on_python_3_9_keeps_a_pod(tmp_path: Path) -> None:
-    """The agent takes an order, the keeper runs the command, and the agent reports its end and its log."""
+def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
+    """The agent accepts an order, the keeper runs the command, and the agent reports its end and its log."""
     assert PYTHON_3_9
     node_files(tmp_path / "code")
     port = free_port()
@@ -154,22 +154,22 @@ def test_agent_on_python_3_9_keeps_a_pod(tmp_path: Path) -> None:
         assert agent.stdout
         assert agent.stdout.readline() == b"up\n"
         with httpx.Client(trust_env=False, timeout=30) as client:
-            asked = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
-            entrypoint = asked.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
+            node_agent = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
+            entrypoint = node_agent.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
             assert PYTHON_3_9 in entrypoint, "the keeper runs on the same Python"
             subprocess.run(["sh", "-c", entrypoint], check=True)
             report = eventually(
-                lambda: asked.look(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
+                lambda: node_agent.look(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
             )
-            assert (report.exit_code, asked.read_log("p-1", 0, 100).data) == (3, b"hello\n")
-            assert asked.list_pods() == ("p-1",)
+            assert (report.exit_code, node_agent.read_log("p-1", 0, 100).data) == (3, b"hello\n")
+            assert node_agent.list_pods() == ("p-1",)
     finally:
         agent.kill()
         agent.wait()
 
 
-def test_machine_without_the_python_of_its_cluster_says_what_it_lacks(tmp_path: Path) -> None:
-    """The real script, on a machine with an older Python and without a network."""
+def test_machine_with_an_older_python_names_the_required_version(tmp_path: Path) -> None:
+    """Runs the real script on a machine with an older Python and without a network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

@@ -1,4 +1,4 @@
-"""Node counts in four notations, and contradictions."""
+"""Tests of node counts: four notations, and contradictions."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-01")
-def test_a_spec_is_three_numbers_that_nobody_can_change() -> None:
+def test_node_spec_is_immutable() -> None:
     assert {field.name for field in dataclasses.fields(NodeSpec)} == {"min", "max", "desired"}
     for name in ("min", "max", "desired"):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -32,7 +32,7 @@ def test_a_spec_is_three_numbers_that_nobody_can_change() -> None:
         (NodeSpec(3), NodeSpec(3)),
     ],
 )
-def test_the_notations_mean_the_same_spec(notation: object, spec: NodeSpec) -> None:
+def test_notations_give_the_same_spec(notation: object, spec: NodeSpec) -> None:
     assert node_spec(notation) == spec
 
 
@@ -46,7 +46,7 @@ def test_the_notations_mean_the_same_spec(notation: object, spec: NodeSpec) -> N
         ({"min": 4, "desired": 2, "max": 16}, True, 4, 2, 16),
     ],
 )
-def test_each_notation_behaves_as_promised(
+def test_each_notation_behaves_as_documented(
     notation: object, elastic: bool, first: int, threshold: int, ceiling: int
 ) -> None:
     spec = node_spec(notation)
@@ -56,21 +56,21 @@ def test_each_notation_behaves_as_promised(
 
 
 @shows("SKY-04")
-@pytest.mark.parametrize("given", [{"min": 3}, {"min": 3, "max": 9}])
-def test_to_leave_desired_out_is_to_wait_for_the_minimum(given: dict[str, int]) -> None:
-    spec, spelled_out = node_spec(given), node_spec({**given, "desired": 3})
+@pytest.mark.parametrize("notation", [{"min": 3}, {"min": 3, "max": 9}])
+def test_desired_defaults_to_the_minimum(notation: dict[str, int]) -> None:
+    spec, spelled_out = node_spec(notation), node_spec({**notation, "desired": 3})
     assert spec.ready_threshold == spelled_out.ready_threshold == 3
     assert spec.initial_nodes == spelled_out.initial_nodes
 
 
 @shows("SKY-11")
-def test_a_pool_is_elastic_exactly_when_it_has_a_ceiling() -> None:
+def test_pool_is_elastic_if_and_only_if_it_has_a_maximum() -> None:
     assert NodeSpec(4, max=4).elastic
     assert not NodeSpec(4, desired=2).elastic
 
 
 @shows("SKY-12", "SKY-16")
-def test_an_elastic_pool_starts_with_its_minimum_or_what_it_needs_to_be_ready() -> None:
+def test_elastic_pool_starts_with_its_minimum_or_ready_threshold() -> None:
     assert NodeSpec(2, max=16).initial_nodes == 2
     assert NodeSpec(2, max=16, desired=6).initial_nodes == 6
     assert NodeSpec(0, max=4, desired=2).initial_nodes == 0, "nothing is wanted before there is work"
@@ -78,7 +78,7 @@ def test_an_elastic_pool_starts_with_its_minimum_or_what_it_needs_to_be_ready() 
 
 @shows("SKY-09", "SKY-16", "SKY-18")
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("notation", "path"),
     [
         (0, "nodes.min"),
         (-1, "nodes.min"),
@@ -101,14 +101,14 @@ def test_an_elastic_pool_starts_with_its_minimum_or_what_it_needs_to_be_ready() 
         (None, "nodes"),
     ],
 )
-def test_a_contradiction_is_refused_by_the_name_of_its_field(given: object, path: str) -> None:
+def test_contradiction_names_its_field(notation: object, path: str) -> None:
     with pytest.raises(Invalid) as refused:
-        node_spec(given)
+        node_spec(notation)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
 @shows("SKY-18")
-def test_an_elastic_pool_may_go_down_to_nothing() -> None:
+def test_elastic_pool_may_shrink_to_zero() -> None:
     assert NodeSpec(0, max=4).min == 0
     assert NodeSpec(0, max=4, desired=0).ready_threshold == 0
 
@@ -117,7 +117,7 @@ NUMBERS = st.one_of(st.none(), st.integers(-2, 12))
 
 
 @given(floor=NUMBERS, ceiling=NUMBERS, desired=NUMBERS)
-def test_what_is_accepted_holds_together(floor: int, ceiling: int | None, desired: int | None) -> None:
+def test_accepted_specs_are_consistent(floor: int, ceiling: int | None, desired: int | None) -> None:
     try:
         spec = NodeSpec(floor, ceiling, desired)
     except Invalid as refused:

@@ -1,4 +1,4 @@
-"""Package indexes of a pool, with real pip and real indexes on loopback: which index a package comes from."""
+"""Tests of a pool's package indexes with real pip and real indexes on loopback."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ MakeIndex = Callable[..., str]
 
 
 class Packages(SimpleHTTPRequestHandler):
-    """Serves a directory, also to clients that take it for their proxy."""
+    """Serves a directory, also to clients that use it as their proxy."""
 
     def do_GET(self) -> None:
         self.path = urlsplit(self.path).path
@@ -42,7 +42,7 @@ def fill(directory: Path, *packages: Package) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex]:
-    """Start an index of some packages; returns its address."""
+    """Return a function that starts an index of packages and returns its address."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL",
                  "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
@@ -68,13 +68,13 @@ def here(tmp_path: Path) -> Iterator[LocalEnvironments]:
     environments.end("node-0")
 
 
-def booted(here: LocalEnvironments, given: Recipe) -> Boot:
-    here.begin("node-0", given)
-    return ended(here, "node-0", given)
+def booted(here: LocalEnvironments, node_recipe: Recipe) -> Boot:
+    here.begin("node-0", node_recipe)
+    return ended(here, "node-0", node_recipe)
 
 
-def versions(here: LocalEnvironments, given: Recipe, *names: str) -> str:
-    return python(here, given, VERSIONS.format(names))
+def versions(here: LocalEnvironments, node_recipe: Recipe, *names: str) -> str:
+    return python(here, node_recipe, VERSIONS.format(names))
 
 
 CPU = ("torchy", "1.0+cpu", "")
@@ -94,32 +94,32 @@ def configure(kind: str, other: str, links: Path, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.shows("PLG-05", "PLG-37")
 @pytest.mark.parametrize("kind", ["environment", "file"])
-def test_scoped_package_comes_from_its_index_whatever_pip_is_configured_with(
+def test_scoped_package_comes_from_its_index_despite_pip_settings(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
-    given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
-    assert booted(here, given).ready
-    assert versions(here, given, "torchy") == "1.0+cpu"
+    node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
+    assert booted(here, node_recipe).ready
+    assert versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
 @pytest.mark.parametrize("kind", ["environment", "file"])
-def test_index_that_a_pool_names_for_all_packages_is_asked_alone(
+def test_pools_own_index_is_the_only_one_used(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
-    given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
-    assert booted(here, given).ready
-    assert versions(here, given, "torchy") == "1.0+cpu"
+    node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
+    assert booted(here, node_recipe).ready
+    assert versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-def test_unscoped_packages_follow_the_configuration_of_pip(
+def test_unscoped_packages_follow_pip_settings(
     here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index("usual", ("lib", "2.0", ""), CUDA))
-    given = recipe(Image(pip=("torchy", "lib"), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
-    assert booted(here, given).ready
-    assert versions(here, given, "torchy", "lib") == "1.0+cpu 2.0"
+    node_recipe = recipe(Image(pip=("torchy", "lib"), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
+    assert booted(here, node_recipe).ready
+    assert versions(here, node_recipe, "torchy", "lib") == "1.0+cpu 2.0"
 
 
 def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
@@ -136,14 +136,14 @@ def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
 def test_dependency_that_is_scoped_comes_from_its_index_as_well(
     here: LocalEnvironments, index: MakeIndex
 ) -> None:
-    """No requirement names it: only what another package needs."""
+    """No requirement names it: only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
     usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
     scoped = index("cpu", CPU, ("torch_vision", "2.0+cpu", ""), ("torch_vision", "3.0+cpu", ""))
     indexes = (Index(scoped, ("Torchy", "torch-vision")), Index(usual))
-    given = recipe(Image(pip=("torchy", "model-zoo"), indexes=indexes))
-    assert booted(here, given).ready
-    assert versions(here, given, "torchy", "torch-vision", "model-zoo") == "1.0+cpu 2.0+cpu 1.0"
+    node_recipe = recipe(Image(pip=("torchy", "model-zoo"), indexes=indexes))
+    assert booted(here, node_recipe).ready
+    assert versions(here, node_recipe, "torchy", "torch-vision", "model-zoo") == "1.0+cpu 2.0+cpu 1.0"
 
 
 def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
@@ -151,20 +151,20 @@ def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
 ) -> None:
     usual = index("usual", ("model_zoo", "1.0", "torchy"), CUDA)
     empty = index("empty", ("lib", "1.0", ""))
-    given = recipe(Image(pip=("model-zoo",), indexes=(Index(empty, ("torchy",)), Index(usual))))
-    boot = booted(here, given)
+    node_recipe = recipe(Image(pip=("model-zoo",), indexes=(Index(empty, ("torchy",)), Index(usual))))
+    boot = booted(here, node_recipe)
     assert f"The index {empty} cannot serve torchy" in boot.why
 
 
 def test_connection_settings_of_pip_hold_for_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The index has a name that only the configured proxy knows."""
+    """Only the configured proxy can resolve the index's host name."""
     file = tmp_path / "pip.conf"
     file.write_text(f"[global]\nproxy = {index('cpu', CPU)}\ntrusted-host = packages.invalid\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
     indexes = (Index("http://packages.invalid", ("torchy",)),)
-    given = recipe(Image(pip=("torchy",), indexes=indexes))
-    boot = booted(here, given)
+    node_recipe = recipe(Image(pip=("torchy",), indexes=indexes))
+    boot = booted(here, node_recipe)
     assert boot.ready, boot
-    assert versions(here, given, "torchy") == "1.0+cpu"
+    assert versions(here, node_recipe, "torchy") == "1.0+cpu"

@@ -1,4 +1,4 @@
-"""Declared plugins and environments, and the places of secrets."""
+"""Tests of declared plugins and environments and of stored secrets."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def problems(cast: Cast, **values: Any) -> list[str]:
 
 
 def everything_stored() -> str:
-    """Every row of every table, as text."""
+    """Return every row of every table as text."""
     with connection.cursor() as cursor:
         rows = []
         for table in connection.introspection.table_names(cursor):
@@ -54,7 +54,7 @@ def everything_stored() -> str:
 
 
 @pytest.mark.shows("PLG-01", "PLG-08", "PLG-47")
-def test_plugins_are_declared_in_order_and_come_to_one_environment(cast: Cast) -> None:
+def test_declared_plugins_form_one_environment_in_order(cast: Cast) -> None:
     pool = create(
         cast, provider="aws", runtime="ray",
         provider_settings={"region": "us-east-1", "instance_types": ["g6.12xlarge"],
@@ -73,7 +73,7 @@ def test_plugins_are_declared_in_order_and_come_to_one_environment(cast: Cast) -
     assert built.phases == ["apt", "python", "pip", "code", "mps daemon"]
 
 
-def test_the_same_environment_has_the_same_name_and_another_one_another(cast: Cast) -> None:
+def test_environment_name_depends_on_its_content(cast: Cast) -> None:
     pool = create(cast, environment={"pip": ["numpy"]})
     first = pool.built_environment_id
     assert first is not None
@@ -87,7 +87,7 @@ def test_the_same_environment_has_the_same_name_and_another_one_another(cast: Ca
     assert (pool.environment, pool.built_environment_id) == ({}, None)
 
 
-def test_of_an_environment_what_is_not_named_stays(cast: Cast) -> None:
+def test_edit_keeps_unnamed_parts_of_an_environment(cast: Cast) -> None:
     pool = create(cast, environment={"python": "3.12", "apt": ["git"]})
     pool = changed(cast, pool, environment={"pip": ["numpy"]})
     assert pool.environment == {"python": "3.12", "apt": ["git"], "pip": ["numpy"]}
@@ -124,19 +124,17 @@ def test_of_an_environment_what_is_not_named_stays(cast: Cast) -> None:
          "environment.indexes[1].packages: are missing; allowed: only one index may serve all other"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_place(cast: Cast, values: Any, expected: str) -> None:
+def test_invalid_declaration_is_refused_with_its_path(cast: Cast, values: Any, expected: str) -> None:
     assert problems(cast, **values)[0].startswith(expected)
 
 
 @pytest.mark.shows("PLG-19")
-def test_two_plugins_of_one_name_are_refused(cast: Cast) -> None:
+def test_duplicate_plugin_names_are_refused(cast: Cast) -> None:
     assert "is listed twice" in problems(cast, plugins=["jax", "keras", "jax"])[0]
 
 
 @pytest.mark.parametrize("hook", ["transform", "bootstrap"])
-def test_a_hook_that_raises_is_told_to_who_saves(
-    cast: Cast, monkeypatch: pytest.MonkeyPatch, hook: str
-) -> None:
+def test_failing_hook_is_reported_on_save(cast: Cast, monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
     def failing(*args: object) -> Any:
         raise RuntimeError("no licence")
 
@@ -146,12 +144,12 @@ def test_a_hook_that_raises_is_told_to_who_saves(
     there = {**registry.available(), "licensed": RegisteredPlugin("licensed", licensed, schema_of(licensed))}
     monkeypatch.setattr(registry, "available", lambda: there)
     monkeypatch.setattr("pools.plugins.declared.available", lambda: there)
-    (told,) = problems(cast, plugins=["licensed"])
-    assert told == f"plugins: the plugin licensed failed in {hook}: RuntimeError: no licence"
+    (message,) = problems(cast, plugins=["licensed"])
+    assert message == f"plugins: the plugin licensed failed in {hook}: RuntimeError: no licence"
 
 
 @pytest.mark.shows("PLG-41")
-def test_a_token_is_stored_sealed_and_told_to_nobody(cast: Cast) -> None:
+def test_token_is_stored_encrypted_and_never_returned(cast: Cast) -> None:
     pool = create(cast, plugins=["torch", {"name": "huggingface", "parameters": {"token": TOKEN}}])
     row = PoolSecret.objects.get(pool=pool)
     assert (row.plugin, row.parameter, row.variable) == ("huggingface", "token", "HF_TOKEN")
@@ -168,13 +166,13 @@ def test_a_token_is_stored_sealed_and_told_to_nobody(cast: Cast) -> None:
     assert TOKEN not in audit
 
 
-def test_a_token_stays_until_it_is_replaced_or_forgotten(cast: Cast) -> None:
+def test_token_stays_until_replaced_or_removed(cast: Cast) -> None:
     def token_of(pool: NodePool) -> dict[str, str]:
         return secrets_for(pool, pool.built_environment)
 
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     version = pool.version
-    pool = changed(cast, pool, plugins=pool.plugins)  # as it was answered
+    pool = changed(cast, pool, plugins=pool.plugins)  # as in the response
     assert (token_of(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
     pool = changed(cast, pool, plugins=["jax", "huggingface"])
     assert token_of(pool) == {"HF_TOKEN": TOKEN}
@@ -189,7 +187,7 @@ def test_a_token_stays_until_it_is_replaced_or_forgotten(cast: Cast) -> None:
     assert not PoolSecret.objects.exists()
 
 
-def test_a_key_that_was_changed_still_opens_what_it_sealed(cast: Cast, settings: Any) -> None:
+def test_rotated_key_still_decrypts_older_secrets(cast: Cast, settings: Any) -> None:
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another key"

@@ -1,4 +1,4 @@
-"""Creating, changing and removing pools and nodes."""
+"""Tests of creating, changing and deleting pools and nodes."""
 
 from datetime import timedelta
 from typing import Any
@@ -35,13 +35,13 @@ def refused(**values: Any) -> list[str]:
     [(4, 4), ({"min": 8, "desired": 4}, 8), ((2, 16), 2), ({"min": 4, "desired": 2, "max": 16}, 4),
      ({"min": 2, "desired": 6, "max": 16}, 6), ((0, 4), 0)],
 )  # fmt: skip
-def test_a_new_pool_sets_out_to_have_its_first_nodes(nodes: object, nodes_desired: int) -> None:
+def test_new_pool_orders_its_first_nodes(nodes: object, nodes_desired: int) -> None:
     made = pool(nodes)
     assert (made.nodes_desired, made.version) == (nodes_desired, 1)
 
 
 @shows("SKY-09", "SKY-18")
-def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
+def test_contradiction_names_its_field_and_stores_nothing() -> None:
     assert refused(nodes_min=0) == ["nodes_min"]
     assert refused(nodes=(4, 2)) == ["nodes.max"]
     assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
@@ -58,7 +58,7 @@ def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
     assert not NodePool.objects.exists()
 
 
-def test_the_database_refuses_what_code_would_let_through() -> None:
+def test_database_constraints_refuse_invalid_rows() -> None:
     made = pool((1, 4))
     for values in (
         {"nodes_desired": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"ready_threshold": 5},
@@ -69,18 +69,18 @@ def test_the_database_refuses_what_code_would_let_through() -> None:
             NodePool.objects.filter(pk=made.pk).update(**values)
 
 
-def test_the_scaling_history_is_never_rewritten() -> None:
+def test_scaling_history_is_append_only() -> None:
     stage = Stage(pool(1))
     stage.reconcile()
     for change in (
         lambda: ScalingEvent.objects.all().delete(),
-        lambda: ScalingEvent.objects.update(reason="it was somebody else"),
+        lambda: ScalingEvent.objects.update(reason="another reason"),
     ):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             change()
 
 
-def test_an_edit_counts_as_a_version_and_is_written_down(cast: Cast) -> None:
+def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
     made = services.edit_pool(
         acting=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
@@ -93,7 +93,7 @@ def test_an_edit_counts_as_a_version_and_is_written_down(cast: Cast) -> None:
         services.edit_pool(acting=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
 
 
-def test_only_platform_admins_change_machines(cast: Cast) -> None:
+def test_only_platform_admins_change_pools_and_nodes(cast: Cast) -> None:
     stage = Stage(cast.pool)
     services.set_nodes_desired(acting=SYSTEM, pool=cast.pool, nodes_desired=1)
     stage.reconcile()
@@ -116,7 +116,7 @@ def test_only_platform_admins_change_machines(cast: Cast) -> None:
     assert not NodePool.objects.filter(name="mine").exists()
 
 
-def test_nodes_that_are_there_keep_their_shape_when_the_pool_is_edited() -> None:
+def test_existing_nodes_keep_their_shape_after_a_pool_edit() -> None:
     stage = Stage(pool((0, 4)))
     stage.want(1)
     stage.reconcile()
@@ -126,7 +126,7 @@ def test_nodes_that_are_there_keep_their_shape_when_the_pool_is_edited() -> None
     assert [node.gpus for node in selectors.nodes()] == [2, 4]
 
 
-def test_a_pool_with_nodes_keeps_its_provider() -> None:
+def test_pool_with_nodes_keeps_its_provider() -> None:
     stage = Stage(pool(1))
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"runtime": "local"})
     stage.reconcile()
@@ -134,7 +134,7 @@ def test_a_pool_with_nodes_keeps_its_provider() -> None:
         services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"provider": "local"})
 
 
-def test_a_pool_that_was_never_used_can_be_deleted_and_another_cannot() -> None:
+def test_only_an_unused_pool_can_be_deleted() -> None:
     services.delete_pool(acting=SYSTEM, pool=pool((0, 2)))
     assert not NodePool.objects.exists()
     stage = Stage(pool((0, 2)))
@@ -144,7 +144,7 @@ def test_a_pool_that_was_never_used_can_be_deleted_and_another_cannot() -> None:
         services.delete_pool(acting=SYSTEM, pool=stage.pool)
 
 
-def test_the_number_of_nodes_is_set_within_the_bounds_only() -> None:
+def test_desired_nodes_must_be_within_bounds() -> None:
     elastic = pool((1, 4))
     assert services.set_nodes_desired(acting=SYSTEM, pool=elastic, nodes_desired=3).nodes_desired == 3
     for nodes_desired in (0, 5):
@@ -155,7 +155,7 @@ def test_the_number_of_nodes_is_set_within_the_bounds_only() -> None:
         services.set_nodes_desired(acting=SYSTEM, pool=fixed, nodes_desired=1)
 
 
-def test_a_node_goes_out_of_use_and_comes_back() -> None:
+def test_node_is_cordoned_and_uncordoned() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     node = stage.node(1)
@@ -171,7 +171,7 @@ def test_a_node_goes_out_of_use_and_comes_back() -> None:
     assert ScalingEvent.objects.get(kind="cordon").reason == "cordon by tests: look at the fan"
 
 
-def test_two_changes_of_one_node_cannot_both_win() -> None:
+def test_concurrent_changes_of_a_node_conflict() -> None:
     stage = Stage(pool(1))
     stage.reconcile()
     one, other = stage.node(0), stage.node(0)
@@ -182,7 +182,7 @@ def test_two_changes_of_one_node_cannot_both_win() -> None:
     assert not services.node_emptied(other, at=stage.now)
 
 
-def test_pools_are_read_with_what_they_have() -> None:
+def test_pools_are_read_with_their_nodes() -> None:
     stage = Stage(pool((0, 4)))
     stage.want(3)
     stage.reconcile()

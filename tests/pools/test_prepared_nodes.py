@@ -1,4 +1,4 @@
-"""When a node with an environment is ready, and what happens on failure."""
+"""Tests of nodes with an environment: when they are ready, and what happens on failure."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ PIP_FAILS = Progress((Phase("python", "done", 2), Phase("pip", "failed", 3, "loo
 
 @dataclass
 class Scripts(LocalEnvironments):
-    """Stands for scripts that run: each is as far as the test says."""
+    """Stands in for running scripts; the test sets their progress."""
 
     root: Path
     now: Boot | None = None
@@ -74,15 +74,13 @@ def ticks(stage: Stage, count: int = 1) -> None:
         stage.pass_time(15)
 
 
-def test_a_node_is_ready_once_its_environment_is_and_shows_how_far_it_is(
-    stage: Stage, scripts: Scripts
-) -> None:
+def test_node_shows_progress_and_is_ready_with_its_environment(stage: Stage, scripts: Scripts) -> None:
     ticks(stage)
     assert node(stage).state in ("requested", "booting")
-    (given,) = scripts.begun.values()
+    (begun_recipe,) = scripts.begun.values()
     built = NodePool.objects.get(pk=stage.pool.pk).built_environment
     assert built is not None
-    assert (given.script, given.secrets) == (built.script, {"HF_TOKEN": "hf_secret"})
+    assert (begun_recipe.script, begun_recipe.secrets) == (built.script, {"HF_TOKEN": "hf_secret"})
     scripts.now = Boot(PIP_RUNS)
     ticks(stage)
     assert [(each["phase"], each["state"]) for each in node(stage).phases] == [
@@ -95,14 +93,14 @@ def test_a_node_is_ready_once_its_environment_is_and_shows_how_far_it_is(
     assert node(stage).prepared_at is not None
 
 
-def test_a_node_whose_environment_fails_is_lost_with_the_reason_and_tried_again_later(
+def test_node_with_a_failed_environment_is_lost_and_replaced_later(
     stage: Stage, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks(stage)
     scripts.now = Boot(PIP_FAILS, why=PIP_FAILS.why)
     ticks(stage)
-    lost = Node.objects.get(pool=stage.pool, ordinal=0)
-    assert lost.phases[1]["message"] == "looking\nno such package"
+    lost_node = Node.objects.get(pool=stage.pool, ordinal=0)
+    assert lost_node.phases[1]["message"] == "looking\nno such package"
     why = "environment could not be installed: pip: no such package"
     assert ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason == why
     ticks(stage)
@@ -116,7 +114,7 @@ def test_a_node_whose_environment_fails_is_lost_with_the_reason_and_tried_again_
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == ""
 
 
-def test_nodes_that_are_there_keep_what_they_have(stage: Stage, scripts: Scripts) -> None:
+def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -> None:
     scripts.now = Boot(Progress(), ready=True)
     ticks(stage, 2)
     before = node(stage).environment_id
@@ -130,7 +128,7 @@ def test_nodes_that_are_there_keep_what_they_have(stage: Stage, scripts: Scripts
     assert not Environment.objects.filter(pk=after).exists()
 
 
-def test_a_node_that_takes_too_long_is_lost_by_the_usual_rule(stage: Stage, scripts: Scripts) -> None:
+def test_node_with_a_slow_environment_exceeds_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
     ticks(stage)
     scripts.now = Boot(PIP_RUNS)
     stage.pass_time(901)
@@ -138,7 +136,7 @@ def test_a_node_that_takes_too_long_is_lost_by_the_usual_rule(stage: Stage, scri
     assert "not ready within 900 s" in ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason
 
 
-def test_what_nobody_is_at_any_more_is_begun_again(stage: Stage, scripts: Scripts) -> None:
+def test_interrupted_build_is_restarted(stage: Stage, scripts: Scripts) -> None:
     ticks(stage)
     scripts.begun.clear()  # a crash of the machine
     ticks(stage)
@@ -146,7 +144,7 @@ def test_what_nobody_is_at_any_more_is_begun_again(stage: Stage, scripts: Script
 
 
 @pytest.mark.shows("PLG-05", "PLG-41")
-def test_pods_are_given_the_pools_variables_and_secrets(
+def test_pods_get_the_pools_variables_and_secrets(
     stage: Stage, scripts: Scripts, one_pod: Callable[[Node], Any]
 ) -> None:
     scripts.now = Boot(Progress(), ready=True)

@@ -1,4 +1,4 @@
-"""A Ray pool on this machine: nodes come, die, are replaced and end."""
+"""Tests of a Ray pool on this machine: nodes start, die, are replaced and end."""
 
 import os
 import signal
@@ -42,8 +42,8 @@ class Here:
     def until(self, enough: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not enough():
-            told = list(ScalingEvent.objects.values_list("reason"))
-            assert time.monotonic() < deadline, (self.states(), told)
+            reasons = list(ScalingEvent.objects.values_list("reason"))
+            assert time.monotonic() < deadline, (self.states(), reasons)
             reconcile(self.pool.pk, provider=self.provider, now=timezone.now())
             time.sleep(0.2)
 
@@ -81,7 +81,7 @@ def here(tmp_path: Path, transactional_db: None) -> Iterator[Here]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(400)
-def test_a_pool_of_raylets_comes_runs_pods_replaces_what_dies_and_leaves_nothing(here: Here) -> None:
+def test_ray_pool_runs_pods_replaces_dead_nodes_and_leaves_no_process(here: Here) -> None:
     here.want(2)
     here.until(lambda: here.states() == ["ready", "ready"])
     head, worker = here.node(0), here.node(1)
@@ -95,8 +95,8 @@ def test_a_pool_of_raylets_comes_runs_pods_replaces_what_dies_and_leaves_nothing
 
     raylet = next(pid for pid in descendants(processes[1]) if name_of(pid) == "raylet")
     os.kill(raylet, signal.SIGKILL)
-    lost = ended(here.runtime, "p-1")
-    assert lost.cause in (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
+    pod_status = ended(here.runtime, "p-1")
+    assert pod_status.cause in (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
     here.until(lambda: Node.objects.filter(pk=worker.pk, state=NodeState.ENDED).exists())
     here.until(lambda: here.states() == ["ready", "ready"])
     again = here.node(1)

@@ -1,4 +1,4 @@
-"""Where pools may use the Ray runtime."""
+"""Tests of where pools may use the Ray runtime."""
 
 from datetime import timedelta
 from importlib.machinery import ModuleSpec
@@ -25,12 +25,12 @@ from tests.pools.stage import START, SYSTEM, pool
 
 
 @pytest.mark.django_db
-def test_a_pool_of_this_machine_may_run_ray() -> None:
+def test_local_pool_may_run_ray() -> None:
     assert pool(provider="local", runtime="ray").runtime == "ray"
 
 
 @pytest.mark.django_db
-def test_without_ray_on_this_machine_it_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_runtime_is_refused_where_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> ModuleSpec | None:
         return None
 
@@ -44,13 +44,13 @@ def test_without_ray_on_this_machine_it_is_refused_in_one_line(monkeypatch: pyte
 
 
 @pytest.mark.django_db
-def test_machines_that_are_played_run_no_ray() -> None:
+def test_fake_machines_run_no_ray() -> None:
     with pytest.raises(Invalid):
         pool(provider="fake", runtime="ray")
 
 
 @pytest.mark.django_db
-def test_pods_do_not_start_beside_the_scheduler_when_their_nodes_are_elsewhere() -> None:
+def test_pods_do_not_start_beside_the_scheduler_if_their_nodes_are_remote() -> None:
     for make in (
         lambda: pool(provider="static", runtime="local"), lambda: capabilities.check_runtime("aws", "local"),
     ):  # fmt: skip
@@ -91,12 +91,12 @@ def test_static_node_that_runs_no_ray_is_never_ready_and_says_why(tmp_path: Path
         clock.advance(15)
         assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), "it takes no work"
     reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
-    [lost] = ScalingEvent.objects.filter(kind="lost")
-    assert lost.reason.startswith(f"not ready within 60 s: the node at http://{AWAY.address}:8365 does not")
+    [event] = ScalingEvent.objects.filter(kind="lost")
+    assert event.reason.startswith(f"not ready within 60 s: the node at http://{AWAY.address}:8365 does not")
 
 
 @pytest.mark.django_db
-def test_nodes_of_a_cluster_share_a_secret_and_lost_ones_are_not_asked() -> None:
+def test_cluster_nodes_share_a_secret_and_lost_nodes_are_skipped() -> None:
     metal = pool(provider="static", runtime="ray")
     for ordinal, state in enumerate(("ready", "draining", "lost", "requested")):
         Node.objects.create(

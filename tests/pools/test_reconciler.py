@@ -1,4 +1,4 @@
-"""Pools reach their desired size on rows, with a faulty provider."""
+"""Tests that pools reach their desired size, with rows and a faulty provider."""
 
 import pytest
 from django.db import connection
@@ -15,7 +15,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-02", "SKY-79")
-def test_a_fixed_pool_gets_its_nodes_and_is_left_in_peace() -> None:
+def test_fixed_pool_gets_its_nodes_once() -> None:
     stage = Stage(pool(4))
     assert stage.reconcile()
     assert stage.states() == dict.fromkeys(range(4), "ready")
@@ -27,7 +27,7 @@ def test_a_fixed_pool_gets_its_nodes_and_is_left_in_peace() -> None:
 
 
 @shows("SKY-80", "SKY-81")
-def test_a_fixed_pool_replaces_what_it_lost_and_heeds_no_pressure() -> None:
+def test_fixed_pool_replaces_lost_nodes_and_ignores_pressure() -> None:
     stage = Stage(pool(4))
     stage.reconcile()
     stage.provider.vanish(stage.node(2).instance_id)
@@ -43,7 +43,7 @@ def test_a_fixed_pool_replaces_what_it_lost_and_heeds_no_pressure() -> None:
 
 @shows("SKY-22")
 @pytest.mark.parametrize(("tick", "seconds"), [(None, 15), (4, 4), (60, 60)])
-def test_a_loss_is_noticed_at_the_next_tick(tick: int | None, seconds: int) -> None:
+def test_lost_instance_is_detected_at_the_next_tick(tick: int | None, seconds: int) -> None:
     stage = Stage(pool(2, **({} if tick is None else {"reconcile_tick": tick})))
     stage.reconcile()
     stage.provider.vanish(stage.node(1).instance_id)
@@ -57,7 +57,7 @@ def test_a_loss_is_noticed_at_the_next_tick(tick: int | None, seconds: int) -> N
 
 @shows("SKY-03", "SKY-05", "SKY-06", "SKY-83")
 @pytest.mark.parametrize(("nodes", "threshold"), [(4, 4), ({"min": 8, "desired": 4}, 4)])
-def test_a_pool_takes_on_work_once_enough_nodes_are_ready(nodes: object, threshold: int) -> None:
+def test_pool_is_operational_once_enough_nodes_are_ready(nodes: object, threshold: int) -> None:
     stage = Stage(pool(nodes), FakeProvider(boots_at_once=False))
     stage.reconcile()
     ids = [instance.instance_id for instance in stage.provider.living()]
@@ -71,7 +71,7 @@ def test_a_pool_takes_on_work_once_enough_nodes_are_ready(nodes: object, thresho
     assert set(stage.states().values()) == {"ready"}
 
 
-def test_what_was_ordered_is_requested_until_it_is_listed_then_boots_then_is_ready() -> None:
+def test_ordered_node_is_requested_then_booting_then_ready() -> None:
     stage = Stage(pool(1), FakeProvider(boots_at_once=False))
     stage.reconcile()
     assert stage.states() == {0: "requested"}
@@ -91,7 +91,7 @@ def test_what_was_ordered_is_requested_until_it_is_listed_then_boots_then_is_rea
     assert stage.provider.count("provision") == 1
 
 
-def test_a_node_that_never_becomes_ready_is_ended_and_replaced() -> None:
+def test_node_that_never_becomes_ready_is_terminated_and_replaced() -> None:
     stage = Stage(pool(1, boot_timeout=60), FakeProvider(boots_at_once=False))
     stage.reconcile()
     first = stage.node(0).instance_id
@@ -99,13 +99,13 @@ def test_a_node_that_never_becomes_ready_is_ended_and_replaced() -> None:
         stage.pass_time(15)
         stage.reconcile()
     assert stage.node(0).instance_id != first
-    lost = ScalingEvent.objects.get(kind="lost")
-    assert lost.reason == "not ready within 60 s"
+    event = ScalingEvent.objects.get(kind="lost")
+    assert event.reason == "not ready within 60 s"
     stage.check()
 
 
 @shows("SKY-12", "SKY-13", "SKY-23", "SKY-84")
-def test_pressure_grows_an_elastic_pool() -> None:
+def test_pressure_scales_up_an_elastic_pool() -> None:
     stage = Stage(pool((4, 6)))
     stage.reconcile()
     assert stage.report(queued=12, running=4, capacity=8)
@@ -119,7 +119,7 @@ def test_pressure_grows_an_elastic_pool() -> None:
 
 
 @shows("SKY-42", "SKY-43", "SKY-66", "SKY-68", "SKY-86")
-def test_an_idle_pool_shrinks_without_any_further_report() -> None:
+def test_idle_pool_shrinks_without_further_reports() -> None:
     stage = Stage(pool((2, 6)))
     stage.report(queued=12)
     stage.reconcile()
@@ -142,7 +142,7 @@ def test_an_idle_pool_shrinks_without_any_further_report() -> None:
 
 
 @shows("SKY-44")
-def test_without_any_report_nothing_is_replayed() -> None:
+def test_missing_report_replays_nothing() -> None:
     stage = Stage(pool((2, 6)))
     stage.reconcile()
     stage.pass_time(3600)
@@ -152,7 +152,7 @@ def test_without_any_report_nothing_is_replayed() -> None:
 
 
 @shows("SKY-40", "SKY-46")
-def test_what_changes_nothing_leaves_no_trace_and_starts_no_cooldown() -> None:
+def test_report_without_effect_records_nothing_and_starts_no_cooldown() -> None:
     stage = Stage(pool((1, 6)))
     stage.report(queued=4)
     stage.reconcile()
@@ -171,7 +171,7 @@ def test_what_changes_nothing_leaves_no_trace_and_starts_no_cooldown() -> None:
 
 
 @shows("SKY-27", "SKY-45")
-def test_whoever_sets_the_number_the_rest_follows() -> None:
+def test_pool_follows_the_desired_number_whoever_sets_it() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(5)
     stage.reconcile()
@@ -182,7 +182,7 @@ def test_whoever_sets_the_number_the_rest_follows() -> None:
 
 
 @shows("SKY-39")
-def test_a_pool_whose_time_is_over_ends_all_its_nodes() -> None:
+def test_expired_pool_ends_all_its_nodes() -> None:
     stage = Stage(pool(2, expires_at="2026-01-01T01:00:00Z"))
     stage.settle()
     assert len(stage.states()) == 2
@@ -195,13 +195,13 @@ def test_a_pool_whose_time_is_over_ends_all_its_nodes() -> None:
 
 
 @shows("SKY-67")
-def test_nodes_on_which_least_is_lost_are_drained_first() -> None:
+def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(4)
     stage.reconcile()
     stage.want(2)
-    lost = {3: 900, 2: 10, 1: 20}
-    work = {stage.node(n).pk: Work(gpu_seconds=seconds, pods=1) for n, seconds in lost.items()}
+    seconds_lost = {3: 900, 2: 10, 1: 20}
+    work = {stage.node(n).pk: Work(gpu_seconds=seconds, pods=1) for n, seconds in seconds_lost.items()}
     stage.reconcile(work_to_lose=work)
     assert stage.states() == {0: "ready", 1: "draining", 2: "draining", 3: "ready"}
     assert not selectors.overdue_drains(stage.now).exists()
@@ -209,7 +209,7 @@ def test_nodes_on_which_least_is_lost_are_drained_first() -> None:
     assert [node.ordinal for node in selectors.overdue_drains(stage.now)] == [2, 1]
 
 
-def test_many_nodes_are_drained_and_ended_in_as_many_statements_as_few() -> None:
+def test_draining_many_nodes_needs_as_many_statements_as_few() -> None:
     counts = []
     for most in (3, 7):
         stage = Stage(pool((0, 8)) if most == 3 else NodePool.objects.get())
@@ -227,7 +227,7 @@ def test_many_nodes_are_drained_and_ended_in_as_many_statements_as_few() -> None
 
 
 @shows("SKY-71", "SKY-72", "SKY-73")
-def test_a_drain_is_taken_back_and_a_late_answer_ignored() -> None:
+def test_reverted_drain_ignores_a_late_response() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(4)
     stage.reconcile()
@@ -243,7 +243,7 @@ def test_a_drain_is_taken_back_and_a_late_answer_ignored() -> None:
     stage.check()
 
 
-def test_a_node_that_a_person_drains_is_not_taken_back_but_replaced() -> None:
+def test_manual_drain_is_not_reverted_and_its_node_replaced() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(2)
     stage.reconcile()

@@ -1,4 +1,4 @@
-"""The reconciler, killed between any two steps, leaks and doubles nothing."""
+"""Tests that a reconciler killed between any two steps leaks and duplicates nothing."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ ENOUGH = 200
 
 
 class KillAt:
-    """Kills at the n-th place that it is asked about, once."""
+    """Kill at the n-th kill point, once."""
 
     def __init__(self, n: int) -> None:
         self.left = n
@@ -42,12 +42,12 @@ def shrink(stage: Stage) -> None:
 
 
 def grow_with_trouble(stage: Stage) -> None:
-    lost = Fail(ProviderErrorKind.TIMEOUT, after=True)
-    stage.provider.next("provision", Answer(more=-2), lost, Fail(ProviderErrorKind.CAPACITY))
+    lost_response = Fail(ProviderErrorKind.TIMEOUT, after=True)
+    stage.provider.next("provision", Answer(more=-2), lost_response, Fail(ProviderErrorKind.CAPACITY))
     grow(stage)
 
 
-def replace_the_lost(stage: Stage) -> None:
+def replace_lost_nodes(stage: Stage) -> None:
     for ordinal in (0, 2):
         stage.provider.vanish(stage.node(ordinal).instance_id)
     stage.settle()
@@ -62,13 +62,13 @@ def change_of_mind(stage: Stage) -> None:
     stage.settle()
 
 
-heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # on a busy machine, too
+heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # also on a busy machine
 SCENES = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
     pytest.param(4, shrink, True, 4),
     pytest.param(0, grow_with_trouble, True, 4, marks=heavy),
-    pytest.param(3, replace_the_lost, True, 5, marks=heavy),
+    pytest.param(3, replace_lost_nodes, True, 5, marks=heavy),
     pytest.param(3, change_of_mind, True, 6, marks=heavy),
     pytest.param(3, change_of_mind, False, 6, marks=heavy),
 ]
@@ -77,7 +77,7 @@ SCENES = [
 @pytest.mark.django_db
 @shows("SKY-75", "SKY-76", "SKY-77", "SKY-87")
 @pytest.mark.parametrize(("before", "scene", "at_once", "most"), SCENES)
-def test_killed_anywhere_it_heals(
+def test_reconciler_killed_at_any_step_recovers(
     before: int, scene: Callable[[Stage], None], at_once: bool, most: int
 ) -> None:
     places = set()
@@ -118,11 +118,11 @@ EVENTS = st.one_of(
 
 
 class BadWeeks(TestCase):
-    """Anything in any order, and then quiet: a pool has what it wants and pays for nothing else."""
+    """Random events in any order, then quiet: the pool has its desired nodes and pays for nothing else."""
 
     @settings(max_examples=20, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))
-    def test_whatever_happens_nothing_leaks(self, at_once: bool, events: list[tuple[str, object]]) -> None:
+    def test_random_events_leak_no_instance(self, at_once: bool, events: list[tuple[str, object]]) -> None:
         stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
         for event, value in events:
             with suppress(Killed):

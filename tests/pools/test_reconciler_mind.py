@@ -1,4 +1,4 @@
-"""The pure reconciler, one event and one step at a time."""
+"""Tests of the pure reconciler, one event and one step at a time."""
 
 import ast
 from collections.abc import Iterable
@@ -29,34 +29,34 @@ def fleet(
     )
 
 
-def commands(given: Fleet) -> tuple[Order | Drain | UndoDrain, ...]:
-    return next_step(given).commands
+def commands(state: Fleet) -> tuple[Order | Drain | UndoDrain, ...]:
+    return next_step(state).commands
 
 
 @shows("SKY-47", "SKY-48", "SKY-49")
-def test_a_node_is_current_or_pending_or_draining() -> None:
-    given = fleet(4, [0, 1], [2], [3])
-    assert given.effective == 3
-    assert given.phase == Phase.DRAINING
+def test_each_node_is_current_pending_or_draining() -> None:
+    state = fleet(4, [0, 1], [2], [3])
+    assert state.effective == 3
+    assert state.phase == Phase.DRAINING
     assert fleet(2, [0, 1]).phase == Phase.WATCHING
     assert fleet(3, [0], in_flight=2).phase == Phase.SCALING_UP
 
 
 @shows("SKY-50", "SKY-55", "SKY-84")
-def test_what_is_missing_is_ordered_in_one_call_for_the_next_ordinals() -> None:
+def test_missing_nodes_are_ordered_in_one_call() -> None:
     step = next_step(fleet(6, range(4)))
     assert step.commands == (Order(count=2, start_ordinal=4),)
     assert step.fleet.phase == Phase.SCALING_UP
 
 
 @shows("SKY-52")
-def test_between_current_and_effective_there_is_nothing_to_do() -> None:
+def test_pending_nodes_are_not_ordered_again() -> None:
     for desired in (2, 3, 4):
         assert commands(fleet(desired, [0, 1], [2, 3])) == ()
 
 
 @shows("SKY-56", "SKY-57", "SKY-60", "SKY-77")
-def test_what_came_is_pending_at_once_and_not_ordered_again() -> None:
+def test_delivered_nodes_are_pending_at_once() -> None:
     ordered = next_step(fleet(6, range(4))).fleet
     assert commands(ordered) == (), "one call in flight"
     came = ordered.provisioned([4, 5])
@@ -66,7 +66,7 @@ def test_what_came_is_pending_at_once_and_not_ordered_again() -> None:
 
 
 @shows("SKY-54", "SKY-85")
-def test_a_node_that_joins_is_current() -> None:
+def test_joined_node_is_current() -> None:
     joined = fleet(2, [0], [1]).joined(1)
     assert joined.current == {0, 1}
     assert not joined.pending
@@ -74,14 +74,14 @@ def test_a_node_that_joins_is_current() -> None:
 
 
 @shows("SKY-58")
-def test_wanting_more_during_a_call_orders_the_rest_afterwards() -> None:
+def test_higher_demand_during_a_call_orders_the_rest_afterwards() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
     assert commands(in_flight.provisioned([1, 2])) == (Order(3, 3),)
 
 
 @shows("SKY-58")
-def test_wanting_less_during_a_call_loses_none_of_what_comes() -> None:
+def test_lower_demand_during_a_call_loses_no_delivered_node() -> None:
     came = next_step(fleet(5, [0, 1])).fleet.with_desired(2).provisioned([2, 3, 4])
     assert came.pending == {2, 3, 4}
     assert commands(came) == ()
@@ -91,13 +91,13 @@ def test_wanting_less_during_a_call_loses_none_of_what_comes() -> None:
 
 
 @shows("SKY-59")
-def test_fewer_than_asked_for_are_followed_by_an_order_for_the_rest() -> None:
+def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
     came = next_step(fleet(4)).fleet.provisioned([0])
     assert commands(came) == (Order(3, 1),)
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
-def test_after_a_failed_call_the_next_tick_tries_again_and_nothing_before() -> None:
+def test_failed_call_is_retried_at_the_next_tick_only() -> None:
     failed = next_step(fleet(4, [0, 1])).fleet.provision_failed()
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()
@@ -106,21 +106,21 @@ def test_after_a_failed_call_the_next_tick_tries_again_and_nothing_before() -> N
 
 
 @shows("SKY-53", "SKY-81")
-def test_a_lost_node_is_replaced() -> None:
+def test_lost_node_is_replaced() -> None:
     assert commands(fleet(4, range(4)).without(2)) == (Order(1, 4),)
 
 
-def test_a_lost_head_comes_back_as_the_head() -> None:
-    lost = fleet(4, range(4)).without(0)
-    assert commands(lost) == (Order(1, 0),)
-    two_lost = lost.without(3)
+def test_lost_head_is_replaced_with_ordinal_0() -> None:
+    without_head = fleet(4, range(4)).without(0)
+    assert commands(without_head) == (Order(1, 0),)
+    two_lost = without_head.without(3)
     step = next_step(two_lost)
     assert step.commands == (Order(1, 0),), "0 and 3 are no neighbours"
     assert commands(step.fleet.provisioned([0])) == (Order(1, 3),)
 
 
 @shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
-def test_what_is_too_much_is_drained_highest_ordinal_first() -> None:
+def test_surplus_is_drained_highest_ordinal_first() -> None:
     step = next_step(fleet(2, range(6)))
     assert step.commands == (Drain((5, 4, 3, 2)),)
     assert step.fleet.phase == Phase.DRAINING
@@ -128,15 +128,15 @@ def test_what_is_too_much_is_drained_highest_ordinal_first() -> None:
 
 
 @shows("SKY-67")
-def test_nodes_with_least_to_lose_go_first() -> None:
+def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     def losing(**seconds: int) -> dict[int, Work]:
-        return {int(name[1:]): Work(gpu_seconds=lost, pods=1) for name, lost in seconds.items()}
+        return {int(name[1:]): Work(gpu_seconds=value, pods=1) for name, value in seconds.items()}
 
     assert next_step(fleet(2, range(5)), losing(n4=500, n3=20, n2=20, n1=0)).commands == (Drain((1, 3, 2)),)
     assert next_step(fleet(3, range(4)), losing(n3=9, n2=9, n1=9)).commands == (Drain((3,)),)
 
 
-def test_what_may_not_be_preempted_goes_last_and_what_holds_no_gpu_counts_too() -> None:
+def test_non_preemptible_work_is_drained_last_and_cpu_work_counts() -> None:
     work = {
         3: Work(non_preemptible=1, pods=1),
         2: Work(gpu_seconds=9000, pods=1),
@@ -147,19 +147,19 @@ def test_what_may_not_be_preempted_goes_last_and_what_holds_no_gpu_counts_too() 
 
 
 @shows("SKY-64")
-def test_the_head_is_no_victim_while_any_node_is_wanted() -> None:
+def test_head_is_not_drained_while_nodes_are_desired() -> None:
     assert next_step(fleet(1, [0, 1]), {1: Work(gpu_seconds=10**6, pods=1)}).commands == (Drain((1,)),)
     assert commands(fleet(1, [0])) == ()
 
 
 @shows("SKY-39")
-def test_where_no_node_is_wanted_the_head_goes_last() -> None:
+def test_head_is_drained_last_when_no_node_is_desired() -> None:
     assert commands(fleet(0, range(3))) == (Drain((2, 1, 0)),)
     assert commands(fleet(0, [0], [1])) == ()
 
 
 @shows("SKY-70")
-def test_when_all_are_drained_it_watches_again() -> None:
+def test_pool_is_watching_again_after_the_drain() -> None:
     draining = next_step(fleet(1, range(3))).fleet
     done = draining.drained(2).drained(1)
     assert done.phase == Phase.WATCHING
@@ -167,7 +167,7 @@ def test_when_all_are_drained_it_watches_again() -> None:
 
 
 @shows("SKY-71", "SKY-72", "SKY-73")
-def test_wanting_more_during_a_drain_takes_the_nodes_back() -> None:
+def test_higher_demand_during_a_drain_reverts_it() -> None:
     draining = next_step(fleet(2, range(6))).fleet
     all_back = next_step(draining.with_desired(6))
     assert all_back.commands == (UndoDrain((2, 3, 4, 5)),)
@@ -178,7 +178,7 @@ def test_wanting_more_during_a_drain_takes_the_nodes_back() -> None:
     assert and_more.fleet.phase == Phase.SCALING_UP
 
 
-def test_no_more_is_taken_back_than_is_wanted_again() -> None:
+def test_no_more_drains_are_reverted_than_needed() -> None:
     draining = next_step(fleet(2, range(6))).fleet
     step = next_step(draining.with_desired(3))
     assert step.commands == (UndoDrain((2,)),)
@@ -186,32 +186,32 @@ def test_no_more_is_taken_back_than_is_wanted_again() -> None:
 
 
 @shows("SKY-73")
-def test_a_late_drain_answer_does_not_remove_a_node_that_was_taken_back() -> None:
+def test_late_drain_response_does_not_remove_a_reverted_node() -> None:
     back = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
     assert back.drained(1) == back
 
 
 @shows("SKY-78")
 @pytest.mark.parametrize("group", range(4))
-def test_a_lost_node_is_in_no_set_any_more(group: int) -> None:
+def test_lost_node_is_in_no_set(group: int) -> None:
     current, pending, draining, retiring = ([7] if index == group else [] for index in range(4))
     assert fleet(3, current, pending, draining, retiring).without(7).ordinals_in_use == frozenset()
 
 
-def test_a_node_that_leaves_on_somebodys_order_is_replaced_and_not_taken_back() -> None:
+def test_manually_drained_node_is_replaced_and_its_drain_not_reverted() -> None:
     retiring = fleet(3, [0, 1], retiring=[2])
     assert commands(retiring) == (Order(1, 3),)
 
 
 @shows("SKY-79", "SKY-82", "SKY-83")
-def test_the_whole_number_is_the_aim_from_the_start() -> None:
-    """There is nothing in a fleet that says at how many the pool may begin."""
+def test_desired_number_is_the_target_from_the_start() -> None:
+    """A fleet does not know the pool's ready threshold."""
     assert commands(fleet(8)) == (Order(8, 0),)
     assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
 
 
 @shows("SKY-87")
-def test_the_mind_knows_neither_clouds_nor_schedulers() -> None:
+def test_reconciler_imports_neither_providers_nor_scheduler() -> None:
     for file in ENGINE.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -225,7 +225,7 @@ def test_the_mind_knows_neither_clouds_nor_schedulers() -> None:
 
 @dataclass
 class World:
-    """A provider that answers late, partly or not at all, and what became of each order."""
+    """A provider that responds late, partly or not at all, and the outcome of each order."""
 
     fleet: Fleet
     orders: list[Order] = field(default_factory=list)
@@ -276,7 +276,7 @@ class World:
                 self.fleet = fleet.drained(ordinal)
 
     def settle(self) -> None:
-        """The provider does what it is asked from now on, and nothing else happens."""
+        """Let the provider fulfil every call from now on, without further events."""
         for _ in range(40):
             progress = self.step()
             fleet = self.fleet.ticked()
@@ -303,7 +303,7 @@ EVENTS = st.lists(
 
 @shows("SKY-13", "SKY-14", "SKY-64", "SKY-75", "SKY-76", "SKY-77")
 @given(events=EVENTS)
-def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple[str, int]]) -> None:
+def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[str, int]]) -> None:
     world = World(Fleet(desired=3))
     for event, n in events:
         world.happen(event, n)
@@ -318,7 +318,7 @@ def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("state", "expected"),
     [
         (fleet(2, [1, 2, 3]), (Order(1, 0),)),
         (fleet(3, [1, 2, 3]), (Order(1, 0),)),
@@ -328,8 +328,8 @@ def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple
         (fleet(0, [1]), (Drain((1,)),)),
     ],
 )
-def test_a_missing_head_is_ordered_though_there_are_nodes_enough(
-    given: Fleet, expected: tuple[object, ...]
+def test_missing_head_is_ordered_although_enough_nodes_exist(
+    state: Fleet, expected: tuple[object, ...]
 ) -> None:
-    """Not before the present call is over, nor while the old one still drains; nor where none is desired."""
-    assert commands(given) == expected
+    """Only after the present call and the drain of the old head, and only if nodes are desired."""
+    assert commands(state) == expected

@@ -1,4 +1,4 @@
-"""Latest runs of cron schedules, and the errors of bad ones."""
+"""Tests of cron schedules: last runs, and errors."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

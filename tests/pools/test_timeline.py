@@ -1,4 +1,4 @@
-"""Claims about how many nodes a pool had when, told from its nodes and its history."""
+"""Tests of node counts over time, computed from nodes and scaling history."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ from tests.pools.stage import SYSTEM, Stage, pool
 PENDING, CURRENT, DRAINING, GONE = NodePhase
 
 
-def test_a_node_is_counted_once_in_what_it_is_at_the_time() -> None:
+def test_node_is_counted_once_in_its_phase_at_the_time() -> None:
     lives = [Life(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), Life(10, ((30, GONE),))]
     assert timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
         Point(0, 0, 0, 0, 0), Point(10, 2, 0, 2, 0), Point(20, 2, 1, 1, 0), Point(30, 2, 1, 0, 0),
@@ -24,7 +24,7 @@ def test_a_node_is_counted_once_in_what_it_is_at_the_time() -> None:
     )  # fmt: skip
 
 
-def test_what_was_before_the_window_stands_at_its_begin() -> None:
+def test_earlier_state_is_the_first_point_of_the_window() -> None:
     assert timeline([Life(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
 
 
@@ -33,7 +33,7 @@ LIVES = st.lists(st.builds(Life, st.integers(0, 99), MOVES.map(tuple)), max_size
 
 
 @given(lives=LIVES, begin=st.integers(0, 60))
-def test_no_count_is_ever_negative_or_above_all_nodes(lives: list[Life], begin: int) -> None:
+def test_counts_are_never_negative_nor_above_the_number_of_nodes(lives: list[Life], begin: int) -> None:
     points = timeline(lives, [(0, 3)], begin, 100)
     assert points[0].at == begin
     assert [point.at for point in points] == sorted({point.at for point in points})
@@ -43,20 +43,20 @@ def test_no_count_is_ever_negative_or_above_all_nodes(lives: list[Life], begin: 
         assert sum(counts) <= len(lives)
 
 
-def test_of_many_changes_the_last_of_each_stretch_is_kept() -> None:
+def test_thinning_keeps_the_last_point_of_each_interval() -> None:
     points = [Point(at, at, 0, 0, 0) for at in range(1000)]
-    kept = thinned(points, 10, 1000)
-    assert [point.at for point in kept] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
+    points_left = thinned(points, 10, 1000)
+    assert [point.at for point in points_left] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
     assert thinned(points[:5], 10, 1000) == tuple(points[:5])
 
 
 @pytest.fixture
 def stage(db: None) -> Stage:
-    """An hour ago, so that what people do now comes after it."""
+    """Start an hour ago, so that later changes by services come after it."""
     return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
 
 
-def test_growing_and_shrinking_are_read_back_from_rows(stage: Stage) -> None:
+def test_scale_up_and_scale_down_are_read_from_rows(stage: Stage) -> None:
     NodePool.objects.filter(pk=stage.pool.pk).update(created_at=stage.now - timedelta(seconds=1))
     stage.provider.boots_at_once = False
     stage.pass_time(60)
@@ -69,12 +69,12 @@ def test_growing_and_shrinking_are_read_back_from_rows(stage: Stage) -> None:
     services.drain_node(acting=SYSTEM, node=stage.node(1))
     stage.pool.refresh_from_db()
     points = capacity_over_time(stage.pool, now=timezone.now(), span=timedelta(hours=2))
-    told = [(point.desired, point.current, point.pending, point.draining) for point in points]
-    assert told[:3] == [(0, 0, 0, 0), (2, 0, 2, 0), (2, 2, 0, 0)]
-    assert (2, 1, 0, 1) in told
+    counts = [(point.desired, point.current, point.pending, point.draining) for point in points]
+    assert counts[:3] == [(0, 0, 0, 0), (2, 0, 2, 0), (2, 2, 0, 0)]
+    assert (2, 1, 0, 1) in counts
 
 
-def test_a_node_whose_history_is_gone_is_counted_as_what_it_is(stage: Stage) -> None:
+def test_node_without_history_is_counted_in_its_current_state(stage: Stage) -> None:
     stage.provider.boots_at_once = True
     stage.report(queued=2)
     stage.reconcile()
@@ -85,7 +85,7 @@ def test_a_node_whose_history_is_gone_is_counted_as_what_it_is(stage: Stage) -> 
     assert (points[-1].current, points[-1].pending) == (1, 0)
 
 
-def test_bounds_that_change_the_size_are_told(stage: Stage) -> None:
+def test_edited_bounds_are_recorded_when_they_change_the_size(stage: Stage) -> None:
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
-    told = stage.pool.scaling_events.get()
-    assert (told.before, told.after, told.reason) == (0, 2, "limits changed by tests")
+    event = stage.pool.scaling_events.get()
+    assert (event.before, event.after, event.reason) == (0, 2, "limits changed by tests")

@@ -1,4 +1,4 @@
-"""The join program against an EC2 metadata service, version 2 only."""
+"""Tests of the join program against an EC2 metadata service, version 2 only."""
 
 import json
 import subprocess
@@ -19,13 +19,13 @@ GOES = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 
 @dataclass
 class Surroundings:
-    """The metadata service and Berth's doors at one address; the machine is refused at its first call."""
+    """The metadata service and Berth's API at one address; the first call of the machine is refused."""
 
-    told: dict[str, str]
+    metadata: dict[str, str]
     address: str = ""
     joined: list[dict[str, Any]] = field(default_factory=list)
     interruption: list[dict[str, Any] | None] = field(default_factory=list)  # by call
-    careless: list[str] = field(default_factory=list)  # what was asked for without a token
+    careless: list[str] = field(default_factory=list)  # paths requested without a token
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:
         if path == "/latest/api/token":
@@ -35,8 +35,8 @@ class Surroundings:
             if headers.get("X-aws-ec2-metadata-token") != TOKEN:
                 self.careless.append(path)
                 return 401, ""
-            found = self.told.get(path.removeprefix("/latest/meta-data/"))
-            return (404, "") if found is None else (200, found)
+            value = self.metadata.get(path.removeprefix("/latest/meta-data/"))
+            return (404, "") if value is None else (200, value)
         if path.endswith("/join"):
             self.joined.append(json.loads(body))
             return 200, json.dumps({"secret": "s"})
@@ -48,7 +48,7 @@ class Surroundings:
 def surroundings(request: pytest.FixtureRequest) -> Iterator[Surroundings]:
     around = Surroundings({"instance-id": "i-0abc", "local-ipv4": "10.0.0.7", **request.param})
 
-    class Door(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             status, text = around.answer(self.command, self.path, self.headers, self.rfile.read(length))
@@ -65,7 +65,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[Surroundings]:
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     around.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -76,7 +76,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[Surroundings]:
 
 
 def run(around: Surroundings, state: Path) -> None:
-    """Until it is refused, which is at its first call."""
+    """Run the program until its first call is refused."""
     env = {
         "PATH": "/usr/bin:/bin", "BERTH_URL": around.address, "BERTH_METADATA_URL": around.address,
         "BERTH_POOL": "gpus", "BERTH_JOIN_TOKEN": "order.x", "BERTH_MACHINE_STATE": str(state),
@@ -86,7 +86,7 @@ def run(around: Surroundings, state: Path) -> None:
 
 
 @pytest.mark.parametrize("surroundings", [{}], indirect=True)
-def test_it_joins_as_the_instance_that_it_is(surroundings: Surroundings, tmp_path: Path) -> None:
+def test_machine_joins_with_its_instance_id(surroundings: Surroundings, tmp_path: Path) -> None:
     run(surroundings, tmp_path)
     [body] = surroundings.joined
     assert (body["instance_id"], body["address"]) == ("i-0abc", "10.0.0.7")
@@ -95,7 +95,7 @@ def test_it_joins_as_the_instance_that_it_is(surroundings: Surroundings, tmp_pat
 
 
 @pytest.mark.parametrize("surroundings", [{"spot/instance-action": json.dumps(GOES)}], indirect=True)
-def test_it_passes_on_that_it_is_taken_back_and_when(surroundings: Surroundings, tmp_path: Path) -> None:
+def test_spot_interruption_is_reported_with_its_time(surroundings: Surroundings, tmp_path: Path) -> None:
     run(surroundings, tmp_path)
     reason = "EC2 interrupts this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": GOES["time"]}]
@@ -106,8 +106,8 @@ def test_it_passes_on_that_it_is_taken_back_and_when(surroundings: Surroundings,
     [{"events/recommendations/rebalance": '{"noticeTime": "2030-01-01T12:00:00Z"}'}],
     indirect=True,
 )
-def test_it_passes_on_that_it_may_be_taken_back_soon(surroundings: Surroundings, tmp_path: Path) -> None:
-    """A drain without a deadline."""
+def test_rebalance_recommendation_is_reported(surroundings: Surroundings, tmp_path: Path) -> None:
+    """It leads to a drain without a deadline."""
     run(surroundings, tmp_path)
     reason = "EC2 recommends to rebalance this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": None}]

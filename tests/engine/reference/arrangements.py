@@ -13,7 +13,7 @@ LEVELS = ("zone", "rack")
 
 @dataclass(slots=True)
 class _Left:
-    """What one node still has."""
+    """Resources that are still free on one node."""
 
     node: Node
     free: list[int]
@@ -21,7 +21,7 @@ class _Left:
 
 
 def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
-    """Whether the whole tree fits on the nodes, which are empty; `need` of each group is all it has."""
+    """Return whether the whole tree fits on the empty nodes; a group needs `need` of its children."""
     left = [_Left(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
     replicas = list(_replicas(tree, ()))
     return _fit(left, replicas, 0, {}, {})
@@ -77,18 +77,18 @@ def _domain(node: Node, level: str) -> tuple[str, ...] | None:
 
 
 def _milli(node: Node, role: Role) -> int:
-    asked = role.request.gpu_memory_mib
-    return -(-MILLI * asked // node.gpu_memory_mib) if asked else role.request.gpu
+    memory_mib = role.request.gpu_memory_mib
+    return -(-MILLI * memory_mib // node.gpu_memory_mib) if memory_mib else role.request.gpu
 
 
 def _choices(place: _Left, role: Role) -> list[tuple[int, ...]]:
-    """Choices of devices, of those with equal rooms one."""
+    """Return the choices of devices; of devices with equal free shares only one is tried."""
     count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
     able = [device for device, has in enumerate(place.free) if has >= milli]
-    found = {}
+    choices = {}
     for chosen in combinations(able, count):
-        found.setdefault(tuple(sorted(place.free[device] for device in chosen)), chosen)
-    return list(found.values())
+        choices.setdefault(tuple(sorted(place.free[device] for device in chosen)), chosen)
+    return list(choices.values())
 
 
 def _take(place: _Left, role: Role, devices: tuple[int, ...], sign: int, on: dict) -> None:  # type: ignore[type-arg]

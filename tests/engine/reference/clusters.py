@@ -14,7 +14,7 @@ MEMORY = 16_000  # MiB of every device
 
 @st.composite
 def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Document:
-    """A cluster with work on it and work waiting. `quiet`: no odd states, everything point in time."""
+    """Draw a cluster with running and pending work. `quiet`: no odd states, everything point in time."""
     pools = ["p"] if draw(st.integers(0, 4)) else ["p", "q"]
     nodes = [_node(draw, pool, number) for pool in pools for number in range(draw(st.integers(1, 4)))]
     departments = [_queue(draw, f"d{number}", pools) for number in range(draw(st.integers(1, 3)))]
@@ -208,7 +208,7 @@ def _room(node: Document) -> Document:
 
 
 def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool) -> None:
-    """Put it somewhere lawful, if there is room: whole, or (oddly) only a part of it."""
+    """Place the workload legally if there is room: whole, or (oddly) only a part of it."""
     pool = _pick(draw, *workload["pools"])
     here = [room for room in free.values() if room["node"]["pool"] == pool]
     rooms = [room for room in here if room["node"]["state"] != "booting"]
@@ -236,7 +236,7 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
 
 
 def _together(rooms: list[Document], level: str | None) -> list[Document]:
-    """Those in the rack, or the zone, of the first."""
+    """Return the rooms in the same rack, or zone, as the first."""
     keys = {"rack": ("zone", "rack"), "zone": ("zone",), None: ()}[level]
     home = rooms[0]["node"]["labels"]
     return [room for room in rooms if all(room["node"]["labels"][key] == home[key] for key in keys)]
@@ -253,7 +253,7 @@ def _odd_states(draw: Draw, workload: Document, pods: list[Document]) -> None:
         for pod in pods:
             pod["state"] = "starting"
     elif odd == 4 and len(pods) > 1:
-        pods[-1]["state"] = "stopping"  # a gang that has just lost somebody
+        pods[-1]["state"] = "stopping"  # a gang that has just lost a pod
         workload["stale_since"] = NOW - draw(st.integers(0, 2)) * 45
     elif odd == 5:
         pods[0]["state"] = "completed"

@@ -1,6 +1,6 @@
 """A slow, plain reference calculation of fair shares.
 
-Nothing of the engine is used. Exact fractions, one resource, one level; the caller walks the levels.
+It uses nothing of the engine: exact fractions, one resource, one level. The caller walks the levels.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def fair_shares(
     k: Fraction = Fraction(0),
     by_quota: bool = False,
 ) -> dict[str, int]:
-    """What each queue may expect. `by_quota`: weights are switched off, the quota stands in."""
+    """Return the fair share of each queue. `by_quota`: weights are off and quotas serve as weights."""
     share = {claimant.name: 0 for claimant in claimants}
     left = total
     for rank in _ranks(claimants):
@@ -48,7 +48,7 @@ def fair_shares(
 
 
 def _ranks(claimants: Sequence[Claimant]) -> list[list[Claimant]]:
-    """Higher ranks first, nobody of a lower one before the higher is done."""
+    """Group the claimants by rank, highest first."""
     return [
         [c for c in claimants if c.rank == rank] for rank in sorted({c.rank for c in claimants}, reverse=True)
     ]
@@ -60,7 +60,7 @@ def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
 
 
 def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction) -> list[Fraction]:
-    """w = max(0, n + K(n - u)), with n taken among those who still want."""
+    """Return w = max(0, n + K(n - u)) per claimant; n is its part among the claimants with unmet demand."""
     everything = sum((weights[c.name] for c in hungry), Fraction(0))
     n = [weights[c.name] / everything for c in hungry]
     w = [max(Fraction(0), part + k * (part - c.usage)) for part, c in zip(n, hungry, strict=True)]
@@ -69,7 +69,7 @@ def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction)
 
 @dataclass
 class Division:
-    """What is left, what everybody wants, and what everybody was given so far."""
+    """The remaining amount, the demand of each queue and the share it has received so far."""
 
     left: int
     unit: int
@@ -85,7 +85,7 @@ class Division:
 
 
 def _hand_out(division: Division, claimants: Sequence[Claimant], weigh: Weigh) -> int:
-    """Round after round; answers what is left."""
+    """Divide round after round and return what remains."""
     while division.left > 0:
         hungry = [c for c in claimants if division.lacks(c) > 0]
         weights = weigh(hungry) if hungry else []
@@ -104,7 +104,7 @@ def _hand_out(division: Division, claimants: Sequence[Claimant], weigh: Weigh) -
 
 
 def _whole_units(division: Division, hungry: Sequence[Claimant], offers: dict[str, Fraction]) -> None:
-    """Whole units of every offer, then one unit each by largest remainder, older queue, name."""
+    """Give whole units of each offer, then one more each: largest remainder, oldest queue, name."""
     unit = division.unit
     for c in hungry:
         division.give(c, int(offers[c.name] // unit) * unit)

@@ -7,26 +7,26 @@ from scheduler.engine.plan import Plan
 from tests.engine.reference import (
     laws_of_answers,
     laws_of_bounds,
+    laws_of_evictions,
     laws_of_gangs,
-    laws_of_giving_way,
     laws_of_room,
     laws_of_shares,
 )
 
-PreemptionPolicy = Callable[[Snapshot, Plan], Iterator[str]]
+Law = Callable[[Snapshot, Plan], Iterator[str]]
 
-FAMILIES: Mapping[str, tuple[PreemptionPolicy, ...]] = {
+FAMILIES: Mapping[str, tuple[Law, ...]] = {
     "room": laws_of_room.LAWS,
     "gangs": laws_of_gangs.LAWS,
     "bounds": laws_of_bounds.LAWS,
-    "giving way": laws_of_giving_way.LAWS,
+    "evictions": laws_of_evictions.LAWS,
     "answers": laws_of_answers.LAWS,
     "shares": laws_of_shares.LAWS,
 }
 
 
 def broken_laws(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Every law that the plan breaks, and how."""
+    """Return "law: how" for every law that the plan breaks."""
     return [
         f"{law.__name__}: {how}" for laws in FAMILIES.values() for law in laws for how in law(snapshot, plan)
     ]

@@ -1,6 +1,6 @@
 """Laws about the reasons that a plan gives.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections import defaultdict
@@ -20,18 +20,20 @@ from tests.engine.reference.replay import (
 Broken = Iterator[str]
 
 
-def nobody_waits_without_a_reason(snapshot: Snapshot, plan: Plan) -> Broken:
+def every_pending_workload_has_a_reason(snapshot: Snapshot, plan: Plan) -> Broken:
     cluster = after_all(snapshot, plan)
-    told = {refusal.workload: refusal for refusal in plan.refusals}
-    given_way = {eviction.workload for bundle in plan.bundles for eviction in bundle.evictions}
+    refusals = {refusal.workload: refusal for refusal in plan.refusals}
+    evicted = {eviction.workload for bundle in plan.bundles for eviction in bundle.evictions}
     for workload in snapshot.workloads:
         done = workload.pods and all(pod.state is PodState.COMPLETED for pod in workload.pods)
-        if cluster.is_whole(workload.name) or done or workload.name in given_way:
+        if cluster.is_whole(workload.name) or done or workload.name in evicted:
             continue
-        if workload.name not in told:
-            yield f"{workload.name} waits and nobody says why"
-        elif not told[workload.name].blockers or not all(b.message for b in told[workload.name].blockers):
-            yield f"{workload.name} waits for no reason"
+        if workload.name not in refusals:
+            yield f"{workload.name} is pending without a refusal"
+        elif not refusals[workload.name].blockers or not all(
+            b.message for b in refusals[workload.name].blockers
+        ):
+            yield f"{workload.name} is refused without a reason"
 
 
 def refusals_are_in_order(snapshot: Snapshot, plan: Plan) -> Broken:
@@ -59,7 +61,7 @@ def started_work_is_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 LAWS = (
-    nobody_waits_without_a_reason,
+    every_pending_workload_has_a_reason,
     refusals_are_in_order,
     started_work_is_not_refused,
 )

@@ -1,6 +1,6 @@
 """Laws about limits and quotas.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def limits_hold_at_every_level(snapshot: Snapshot, plan: Plan) -> Broken:
                     yield f"{queue} grows beyond its {what} in {kind}: {was} to {now}, bound {bound}"
 
 
-def firm_work_stays_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
+def non_preemptible_work_stays_within_quota(snapshot: Snapshot, plan: Plan) -> Broken:
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in clusters_along(snapshot, plan):
         if after.workloads[bundle.workload].preemptible:
@@ -58,5 +58,5 @@ def _grown_beyond(bound: Bounds | None, was: Amounts, now: Amounts) -> Iterator[
 
 LAWS = (
     limits_hold_at_every_level,
-    firm_work_stays_within_quota,
+    non_preemptible_work_stays_within_quota,
 )

@@ -1,6 +1,6 @@
 """Laws about gangs: whole or not at all.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ Broken = Iterator[str]
 
 
 def a_gang_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Unless it was not whole before, and keeps what it had of its minimum: its grace is not over."""
+    """Check that gangs are whole, except those that were incomplete before and keep their pods."""
     cluster, before = after_all(snapshot, plan), Cluster(snapshot)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)
@@ -35,15 +35,15 @@ def a_gang_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
         if broken and not (before.of(name) and cluster.keeps_what_it_had(name, before)):
             yield f"{name} is left with {dict(counts)}"
         for role in roles(cluster.workloads[name].tree):
-            found = [pod.index for pod in cluster.of(name) if pod.role == role.name]
-            if len(found) > role.max:
-                yield f"{name} has {len(found)} replicas of {role.name}, at most {role.max}"
-            if len(set(found)) != len(found):
-                yield f"{name} has an index of {role.name} twice: {found}"
+            indexes = [pod.index for pod in cluster.of(name) if pod.role == role.name]
+            if len(indexes) > role.max:
+                yield f"{name} has {len(indexes)} replicas of {role.name}, at most {role.max}"
+            if len(set(indexes)) != len(indexes):
+                yield f"{name} has an index of {role.name} twice: {indexes}"
 
 
 def a_group_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
-    """At each level: no part of a tree that was started fresh runs a part of its minimum."""
+    """Check at each level that no part of a newly started tree runs below its minimum."""
     cluster = after_all(snapshot, plan)
     fresh = {w.name for w in snapshot.workloads if not any(p.state is not PodState.STOPPING for p in w.pods)}
     for name in sorted(fresh & {name for bundle in plan.bundles for name in placed(bundle)}):
@@ -60,7 +60,7 @@ def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
 
 
 def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Nobody starts while others of its minimum are only promised their place."""
+    """Check that no replica of the minimum starts while others have only reservations."""
     for bundle, before, _ in clusters_along(snapshot, plan):
         for name in placed(bundle):
             steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
@@ -68,20 +68,20 @@ def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{name} starts in part"
 
 
-def who_follows_is_not_ahead(snapshot: Snapshot, plan: Plan) -> Broken:
-    """A role tied to another holds its ratio at most, once anything happens to the gang."""
+def a_tied_role_keeps_to_its_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Check that a role tied to another stays within its ratio once the plan changes the gang."""
     cluster = after_all(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)
         for role in roles(cluster.workloads[name].tree) if cluster.of(name) else ():
             if role.scale_with is not None:
-                led = ceil(Fraction(str(role.scale_with.ratio)) * counts.get(role.scale_with.role, 0))
-                if counts.get(role.name, 0) > min(role.max, max(role.min, led)):
-                    yield f"{name} has {counts[role.name]} of {role.name}, its leader allows {led}"
+                allowed = ceil(Fraction(str(role.scale_with.ratio)) * counts.get(role.scale_with.role, 0))
+                if counts.get(role.name, 0) > min(role.max, max(role.min, allowed)):
+                    yield f"{name} has {counts[role.name]} of {role.name}, its leader allows {allowed}"
 
 
 LAWS = (
-    who_follows_is_not_ahead,
+    a_tied_role_keeps_to_its_ratio,
     a_gang_runs_whole_or_not_at_all,
     a_group_runs_whole_or_not_at_all,
     a_gang_starts_together,

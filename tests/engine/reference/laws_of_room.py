@@ -1,6 +1,6 @@
 """Laws about placement: capacity and constraints.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from scheduler.engine.plan import Plan
 from tests.engine.reference.replay import (
     Cluster,
     after_all,
-    asked,
+    requested,
     role_of,
     roles,
 )
@@ -31,7 +31,7 @@ Broken = Iterator[str]
 
 
 def no_node_holds_more_than_it_has(snapshot: Snapshot, plan: Plan) -> Broken:
-    """In the end without what is leaving; and at once with it, for what starts at once."""
+    """Check the end without stopping pods; and what starts at once, together with stopping pods."""
     cluster = after_all(snapshot, plan)
     staying = [
         s.pod.state for s in cluster.pods if s.pod.state not in (PodState.STOPPING, PodState.COMPLETED)
@@ -51,7 +51,7 @@ def _overfull(cluster: Cluster, states: set[PodState], when: str) -> Broken:
             continue
         for device in pod.devices:
             devices[pod.node, device].append(pod.milli)
-        held[pod.node] = held[pod.node].plus(asked(cluster.workloads[stood.workload], pod))
+        held[pod.node] = held[pod.node].plus(requested(cluster.workloads[stood.workload], pod))
         pods[pod.node] += 1
     for (node, device), parts in devices.items():
         if device >= cluster.nodes[node].gpus:
@@ -65,7 +65,7 @@ def _overfull(cluster: Cluster, states: set[PodState], when: str) -> Broken:
             yield f"{when}: {node} holds {pods[node]} pods"
 
 
-def everything_stands_where_it_may(snapshot: Snapshot, plan: Plan) -> Broken:
+def pods_run_only_on_matching_nodes(snapshot: Snapshot, plan: Plan) -> Broken:
     cluster = after_all(snapshot, plan)
     for stood in cluster.pods:
         if stood.new:
@@ -92,9 +92,9 @@ def _misplaced(cluster: Cluster, workload: Workload, pod: Pod) -> Broken:
         yield "a taint is not tolerated"
     request = role.request
     if len(pod.devices) != request.devices or len(set(pod.devices)) != len(pod.devices):
-        yield f"holds devices {pod.devices}, asked for {request.devices}"
+        yield f"holds devices {pod.devices}, requested {request.devices}"
     if request.gpu and pod.milli != request.gpu and request.devices:
-        yield f"holds {pod.milli} of each device, asked for {request.gpu}"
+        yield f"holds {pod.milli} of each device, requested {request.gpu}"
     if request.gpu_memory_mib and pod.milli * node.gpu_memory_mib < request.gpu_memory_mib * MILLI:
         yield "holds too little GPU memory"
     here = sum(1 for p in cluster.of(workload.name) if p.role == role.name and p.node == node.name)
@@ -130,7 +130,7 @@ def _scattered(cluster: Cluster, name: str, node: Group | Role) -> Broken:
 
 
 def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
-    """The domain of a node: its label, and those of the levels around it."""
+    """Return the domain of a node: its label and those of the levels around it."""
     node = cluster.nodes[name]
     levels = tuple(cluster.levels[node.pool])
     around = levels[: levels.index(level)] if level in levels else ()
@@ -141,6 +141,6 @@ def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
 
 LAWS = (
     no_node_holds_more_than_it_has,
-    everything_stands_where_it_may,
+    pods_run_only_on_matching_nodes,
     required_topology_holds,
 )

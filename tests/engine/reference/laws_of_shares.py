@@ -1,6 +1,6 @@
 """Laws about reported shares.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.engine.reference.replay import (
 Broken = Iterator[str]
 
 
-def shares_are_no_more_than_there_is(snapshot: Snapshot, plan: Plan) -> Broken:
+def shares_sum_to_no_more_than_capacity(snapshot: Snapshot, plan: Plan) -> Broken:
     shares = {(r.pool, r.queue): r.share for r in plan.queues}
     for pool in snapshot.pools:
         for parent in (None, *(q.name for q in snapshot.queues if q.parent is None)):
@@ -40,7 +40,7 @@ def capacity(snapshot: Snapshot, pool: str) -> Amounts:
     return total
 
 
-def reports_tell_what_is_held(snapshot: Snapshot, plan: Plan) -> Broken:
+def reports_match_allocated_resources(snapshot: Snapshot, plan: Plan) -> Broken:
     cluster = after_all(snapshot, plan)
     for report in plan.queues:
         held = cluster.allocated(report.pool, report.queue)
@@ -53,6 +53,6 @@ def _by_memory(snapshot: Snapshot) -> bool:
 
 
 LAWS = (
-    shares_are_no_more_than_there_is,
-    reports_tell_what_is_held,
+    shares_sum_to_no_more_than_capacity,
+    reports_match_allocated_resources,
 )

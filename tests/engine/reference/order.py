@@ -1,6 +1,6 @@
 """A plain reference of the queue order on one large node.
 
-Nothing of the engine is used but the shares it reports.
+It uses nothing of the engine but the shares it reports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What a queue may expect, in GPUs, and what decides between equals."""
+class QueueState:
+    """A queue's quota, share and limit in GPUs, and the values that break ties."""
 
     name: str
     quota: int
@@ -21,7 +21,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Waits:
+class Pending:
     name: str
     path: tuple[str, ...]  # department, project
     gpus: int
@@ -35,22 +35,22 @@ class Waits:
 
 
 @dataclass
-class Hall:
-    """Who waits, what is free, what each queue holds."""
+class OneNode:
+    """Pending workloads, free GPUs and the GPUs that each queue holds."""
 
     free: int
-    queues: Mapping[str, Standing]
-    waiting: list[Waits]
+    queues: Mapping[str, QueueState]
+    pending: list[Pending]
     held: dict[str, int]
     firm: dict[str, int] = field(default_factory=dict)
-    looked_at: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
 
-    def hand_out(self) -> None:
-        while self.waiting:
-            head = self._head(self.waiting, 0)
-            self.waiting.remove(head)
-            self.looked_at.append(head.name)
+    def allocate(self) -> None:
+        while self.pending:
+            head = self._head(self.pending, 0)
+            self.pending.remove(head)
+            self.order.append(head.name)
             if head.gpus <= self.free and all(self._may_hold(head, name) for name in head.path):
                 self.started.append(head.name)
                 self.free -= head.gpus
@@ -59,15 +59,15 @@ class Hall:
                     if not head.preemptible:
                         self.firm[name] = self.firm.get(name, 0) + head.gpus
 
-    def _head(self, waiting: Sequence[Waits], level: int) -> Waits:
-        """Of the best queue at this level, the head of its best queue below; in a project its first."""
+    def _head(self, pending: Sequence[Pending], level: int) -> Pending:
+        """Return the first workload of the best queue at each level, down to a project's own order."""
         if level == 2:
-            return min(waiting, key=lambda w: w.in_project)
-        names = {w.path[level] for w in waiting}
-        heads = {name: self._head([w for w in waiting if w.path[level] == name], level + 1) for name in names}
+            return min(pending, key=lambda w: w.in_project)
+        names = {w.path[level] for w in pending}
+        heads = {name: self._head([w for w in pending if w.path[level] == name], level + 1) for name in names}
         return heads[min(names, key=lambda name: self._key(self.queues[name], heads[name]))]
 
-    def _key(self, queue: Standing, head: Waits) -> tuple[object, ...]:
+    def _key(self, queue: QueueState, head: Pending) -> tuple[object, ...]:
         held, due = self.held.get(queue.name, 0), max(queue.quota, queue.share)
         return (
             held + head.gpus > queue.quota,
@@ -80,7 +80,7 @@ class Hall:
             queue.name,
         )
 
-    def _may_hold(self, head: Waits, name: str) -> bool:
+    def _may_hold(self, head: Pending, name: str) -> bool:
         queue = self.queues[name]
         if self.held.get(name, 0) + head.gpus > queue.limit:
             return False

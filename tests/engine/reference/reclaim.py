@@ -1,7 +1,7 @@
 """Brute-force reference of reclaim over every set of running gangs.
 
-Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. Nothing of the
-engine is used but the shares it reports.
+Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. It uses nothing of
+the engine but the shares it reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ Path = tuple[str, ...]  # department, project
 
 
 @dataclass(frozen=True)
-class Due:
-    """What a queue may expect, in GPUs. A quota of None is unlimited."""
+class QueueShare:
+    """A queue's quota and fair share in GPUs. A quota of None is unlimited."""
 
     quota: int | None
     share: int
@@ -28,8 +28,8 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Stands:
-    """A gang that runs: replicas of so many GPUs on these nodes."""
+class RunningGang:
+    """A running gang: replicas of the same number of GPUs on these nodes."""
 
     name: str
     path: Path
@@ -56,13 +56,13 @@ class Newcomer:
 @dataclass(frozen=True)
 class Cluster:
     nodes: Mapping[str, int]
-    dues: Mapping[str, Due]
-    gangs: Sequence[Stands]
+    dues: Mapping[str, QueueShare]
+    gangs: Sequence[RunningGang]
 
-    def held(self, queue: str, without: Sequence[Stands] = ()) -> int:
+    def held(self, queue: str, without: Sequence[RunningGang] = ()) -> int:
         return sum(g.all_gpus for g in self.gangs if queue in g.path and g not in without)
 
-    def fits(self, newcomer: Newcomer, without: Sequence[Stands]) -> bool:
+    def fits(self, newcomer: Newcomer, without: Sequence[RunningGang]) -> bool:
         free = dict(self.nodes)
         for gang in self.gangs:
             for node in gang.nodes if gang not in without else ():
@@ -70,8 +70,8 @@ class Cluster:
         return sum(left // newcomer.gpus for left in free.values()) >= newcomer.replicas
 
 
-def lawful_sets(cluster: Cluster, newcomer: Newcomer) -> Iterator[tuple[Stands, ...]]:
-    """Everybody whose going would be right and enough; the fewest first."""
+def lawful_sets(cluster: Cluster, newcomer: Newcomer) -> Iterator[tuple[RunningGang, ...]]:
+    """Yield every set of victims that is allowed and sufficient, smallest first."""
     project = newcomer.path[-1]
     if cluster.held(project) + newcomer.all_gpus > cluster.dues[project].entitled:
         return
@@ -82,28 +82,28 @@ def lawful_sets(cluster: Cluster, newcomer: Newcomer) -> Iterator[tuple[Stands, 
                 yield chosen
 
 
-def _is_lawful(cluster: Cluster, newcomer: Newcomer, chosen: Sequence[Stands]) -> bool:
-    sides: dict[tuple[str, str], list[Stands]] = {}
+def _is_lawful(cluster: Cluster, newcomer: Newcomer, chosen: Sequence[RunningGang]) -> bool:
+    sides: dict[tuple[str, str], list[RunningGang]] = {}
     for gang in chosen:
-        sides.setdefault(_parting(newcomer.path, gang.path), []).append(gang)
-    for (mine, theirs), taken in sides.items():
+        sides.setdefault(_diverging_queues(newcomer.path, gang.path), []).append(gang)
+    for (mine, theirs), victims in sides.items():
         threshold = cluster.dues[theirs].entitled
         if cluster.held(mine) + newcomer.all_gpus <= cluster.dues[mine].in_quota:
             threshold = cluster.dues[theirs].in_quota
-        last = max(gang.all_gpus for gang in taken)
-        if cluster.held(theirs, taken) + last <= threshold:
-            return False  # the side was at its line before its last lump went
+        last = max(gang.all_gpus for gang in victims)
+        if cluster.held(theirs, victims) + last <= threshold:
+            return False  # the queue was at its threshold before its last victim
         ours = _saturation(cluster.held(mine, chosen) + newcomer.all_gpus, cluster.dues[mine])
         if ours > 1 and ours >= _saturation(cluster.held(theirs, chosen), cluster.dues[theirs]):
             return False
     return True
 
 
-def _saturation(held: int, due: Due) -> float:
+def _saturation(held: int, due: QueueShare) -> float:
     if due.entitled == 0:
         return float("inf") if held else 0.0
     return held / due.entitled
 
 
-def _parting(mine: Path, theirs: Path) -> tuple[str, str]:
+def _diverging_queues(mine: Path, theirs: Path) -> tuple[str, str]:
     return next((a, b) for a, b in zip(mine, theirs, strict=True) if a != b)

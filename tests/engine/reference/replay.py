@@ -10,12 +10,12 @@ from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 GOING = (PodState.STOPPING,)
-HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # not leaving by itself
+HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # not stopping by itself
 
 
 @dataclass(frozen=True)
 class Stood:
-    """A pod, whose it is, and whether this plan put it there."""
+    """A pod, its workload, and whether this plan placed it."""
 
     workload: str
     pod: Pod
@@ -23,11 +23,11 @@ class Stood:
 
 
 class Illegal(Exception):
-    """A step that cannot be taken at all."""
+    """A step that cannot be applied."""
 
 
 class Cluster:
-    """Everybody's pods. Replaying a bundle changes them."""
+    """The pods of all workloads. Replaying a bundle changes them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -56,7 +56,7 @@ class Cluster:
             if stood.workload == step.workload and same(stood.pod, step) and stood.pod.state in ALIVE:
                 if stood.pod.state is not PodState.RESERVED or stood.pod.node != step.node:
                     raise Illegal(f"places {step}, which stands already")
-                self.pods.remove(stood)  # what was promised is kept
+                self.pods.remove(stood)  # the reservation is used
         state = PodState.RESERVED if step.reserved else PodState.STARTING
         pod = Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.snapshot.now)
         self.pods.append(Stood(step.workload, pod, new=True))
@@ -75,7 +75,7 @@ class Cluster:
         return whole(self.workloads[workload].tree, self.counts(workload))
 
     def keeps_what_it_had(self, workload: str, before: "Cluster") -> bool:
-        """Of each role, what it had of its minimum: a gang that lacks some may still give what is growth."""
+        """Return whether every role keeps its pods up to its minimum."""
         had, has = before.counts(workload), self.counts(workload)
         return not before.is_whole(workload) and all(
             has.get(role.name, 0) >= min(role.min, had.get(role.name, 0))
@@ -101,12 +101,12 @@ class Cluster:
                 continue
             for pod in self.of(workload.name, HELD):
                 if pod.node in self.nodes and self.nodes[pod.node].pool == pool:
-                    total = total.plus(asked(workload, pod))
+                    total = total.plus(requested(workload, pod))
         return total
 
 
 def clusters_along(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Cluster, Cluster]]:
-    """(bundle, the cluster before it, the cluster after it), in order."""
+    """Yield each bundle with the cluster before and after it, in order."""
     before, after = Cluster(snapshot), Cluster(snapshot)
     for bundle in plan.bundles:
         after.replay(bundle)
@@ -137,7 +137,7 @@ def role_of(workload: Workload, name: str) -> Role:
     return next(role for role in roles(workload.tree) if role.name == name)
 
 
-def asked(workload: Workload, pod: Pod) -> Amounts:
+def requested(workload: Workload, pod: Pod) -> Amounts:
     request = role_of(workload, pod.role).request
     return Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
 

@@ -1,4 +1,4 @@
-"""Dry runs predict what then happens."""
+"""Tests that dry runs predict the next cycle."""
 
 import pytest
 
@@ -12,45 +12,45 @@ from tests.scheduler.stage import Stage
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 
-def asked(stage: Stage, who: str = "alice", project: str = "vision", **changes: object) -> Prediction:
+def predict(stage: Stage, who: str = "alice", project: str = "vision", **changes: object) -> Prediction:
     document = training("asked", project=project, **changes)
-    found = dry_run(acting=stage.cast.people[who], document=document, now=stage.clock.now())
+    prediction = dry_run(acting=stage.cast.people[who], document=document, now=stage.clock.now())
     assert not Workload.objects.filter(name="asked").exists()
-    return found
+    return prediction
 
 
-def test_would_start_says_where(stage: Stage) -> None:
-    told = asked(stage)
-    assert (told.outcome, told.blockers, told.evictions) == ("would_start", [], [])
+def test_would_start_names_nodes_and_devices(stage: Stage) -> None:
+    prediction = predict(stage)
+    assert (prediction.outcome, prediction.blockers, prediction.evictions) == ("would_start", [], [])
     workload = stage.submit("asked")
     stage.tick()
     placed = stage.pods(workload)
     pods = {(pod.role, pod.index, pod.node.name, tuple(pod.allocation.devices)) for pod in placed}
-    (decision,) = told.decisions
+    (decision,) = prediction.decisions
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_would_wait_says_all_that_the_explanation_says_then(stage: Stage) -> None:
+def test_would_wait_gives_the_blockers_of_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
-    told = asked(stage, roles=FOUR)
-    assert told.outcome == "would_wait"
+    prediction = predict(stage, roles=FOUR)
+    assert prediction.outcome == "would_wait"
     workload = stage.submit("asked", roles=FOUR)
     stage.tick()
     workload.refresh_from_db()
-    said = workload.explanation
-    assert [(b["reason"], b["message"]) for b in told.blockers] == [
-        (b["reason"], b["message"]) for b in said["blockers"]
+    explanation = workload.explanation
+    assert [(b["reason"], b["message"]) for b in prediction.blockers] == [
+        (b["reason"], b["message"]) for b in explanation["blockers"]
     ]
-    assert told.blockers
-    assert all(blocker["numbers"] for blocker in told.blockers)
-    assert told.queue_position == said["queue_position"] == 1
-    assert told.expected_start_reason == said["expected_start_reason"]
-    assert told.expected_start is not None
-    assert told.expected_start.isoformat() == said["expected_start"]
+    assert prediction.blockers
+    assert all(blocker["numbers"] for blocker in prediction.blockers)
+    assert prediction.queue_position == explanation["queue_position"] == 1
+    assert prediction.expected_start_reason == explanation["expected_start_reason"]
+    assert prediction.expected_start is not None
+    assert prediction.expected_start.isoformat() == explanation["expected_start"]
 
 
-def test_would_evict_says_whom_and_then_they_go(stage: Stage) -> None:
+def test_would_evict_names_the_later_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
@@ -58,29 +58,36 @@ def test_would_evict_says_whom_and_then_they_go(stage: Stage) -> None:
     cast.vision.quotas.update(gpu_milli=0)
     stage.submit("held", roles=FOUR)
     stage.tick(2, seconds=10)
-    told = asked(stage, project="ads")
-    assert told.outcome == "would_evict"
+    prediction = predict(stage, project="ads")
+    assert prediction.outcome == "would_evict"
     stage.submit("asked", cast.ads)
     stage.tick()
     row = Eviction.objects.get()
-    (gone,) = told.evictions
-    assert (gone["kind"], gone["workload"], gone["rule"]) == (row.kind, row.workload_name, row.rule)
-    assert (gone["gpus"] * 1000, gone["lost_gpu_seconds"] <= row.lost_gpu_seconds) == (row.gpu_milli, True)
+    (eviction,) = prediction.evictions
+    assert (eviction["kind"], eviction["workload"], eviction["rule"]) == (
+        row.kind,
+        row.workload_name,
+        row.rule,
+    )
+    assert (eviction["gpus"] * 1000, eviction["lost_gpu_seconds"] <= row.lost_gpu_seconds) == (
+        row.gpu_milli,
+        True,
+    )
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2])
-def test_a_limit_is_told_with_its_numbers(stage: Stage, gpus: int) -> None:
+def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=gpus * 1000)
-    told = asked(stage, roles=FOUR)
-    assert told.outcome == "would_wait"
-    assert told.blockers[0]["reason"] == "ProjectLimit"
-    assert told.blockers[0]["numbers"]["bound"] == gpus * 1000
-    assert told.expected_start is None
-    assert told.expected_start_reason.startswith("another workload of its project has to end")
+    prediction = predict(stage, roles=FOUR)
+    assert prediction.outcome == "would_wait"
+    assert prediction.blockers[0]["reason"] == "ProjectLimit"
+    assert prediction.blockers[0]["numbers"]["bound"] == gpus * 1000
+    assert prediction.expected_start is None
+    assert prediction.expected_start_reason.startswith("another workload of its project has to end")
 
 
-def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:
-    """Cycles in which nothing happens stay quiet, also where what runs is overdue."""
+def test_unchanged_estimate_writes_no_cycle(stage: Stage) -> None:
+    """No cycle is written while nothing happens, even if running workloads are overdue."""
     from scheduler.models import Cycle
 
     stage.submit("held", roles=FOUR, max_runtime=600)
@@ -92,12 +99,12 @@ def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:
     assert Cycle.objects.count() == before
 
 
-def test_submission_without_a_priority_leaves_a_running_service_alone(stage: Stage) -> None:
+def test_submission_without_a_priority_does_not_preempt_a_service(stage: Stage) -> None:
     service = stage.submit("chat", kind="service", service={}, roles=FOUR)
     stage.tick(2, seconds=10)
     assert stage.phase(service) == "running"
     assert service.priority == SERVICE_DEFAULT > DEFAULT
-    answer = asked(stage, roles=FOUR)
+    answer = predict(stage, roles=FOUR)
     assert (answer.outcome, answer.evictions) == ("would_wait", [])
     waiting = stage.submit("asked", roles=FOUR)
     stage.tick(2, seconds=10)

@@ -1,4 +1,4 @@
-"""What each party to an eviction learns about the other."""
+"""Tests of what each party to an eviction sees of the other."""
 
 import json
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from tests.cast import training
 from tests.scheduler.stage import Stage
 
 SECRET, OTHER = "secret-bid", "hidden-run"
-DOORS = ("rest", "csv", "page", "workload page", "list page")
+VIEWS = ("rest", "csv", "page", "workload page", "list page")
 
 
 @dataclass
 class Case:
-    """ads (product) took back what vision (research) held beyond its quota."""
+    """ads (product) reclaimed what vision (research) held over quota."""
 
     stage: Stage
     row: Eviction
@@ -32,7 +32,7 @@ class Case:
 
 @pytest.fixture
 def borrowing(stage: Stage) -> Stage:
-    """All four GPUs are with vision, which has no quota any more; ads could take them."""
+    """Let vision, which has no quota any more, hold all four GPUs; ads may reclaim them."""
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
@@ -59,12 +59,12 @@ def of_both(stage: Stage, role: str) -> Acting:
 
 
 def token_of(acting: Acting) -> str:
-    """A new one for each question."""
+    """Issue a new token for each request."""
     name = f"t{acting.user.api_tokens.count()}" if acting.user else ""
     return tokens.issue(acting=acting, name=name, scopes=["read"], expires_at=None)[1]
 
 
-def told(case: Case, name: str, door: str) -> str:
+def content(case: Case, name: str, door: str) -> str:
     acting = case.people[name]
     assert acting.user is not None
     client = Client()
@@ -81,48 +81,50 @@ def told(case: Case, name: str, door: str) -> str:
     return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 
 
-def test_who_gave_way_learns_project_and_size_of_whom_it_was_for(case: Case) -> None:
-    for name, door in product(("bob", "carol", "dave", "erin"), DOORS):
-        text = told(case, name, door)
+def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
+    for name, door in product(("bob", "carol", "dave", "erin"), VIEWS):
+        text = content(case, name, door)
         assert "a 2-GPU workload of project ads" in text, (name, door)
         assert OTHER in text, (name, door)
         assert SECRET not in text, (name, door)
         assert str(case.row.preemptor_id) not in text, (name, door)
 
 
-def test_whom_it_was_for_learns_project_and_size_of_who_gave_way(case: Case) -> None:
-    for door in DOORS:
-        text = told(case, "grace", door)
+def test_preemptor_sees_project_and_size_of_the_victim(case: Case) -> None:
+    for door in VIEWS:
+        text = content(case, "grace", door)
         assert "a 4-GPU workload of project vision" in text, door
         assert SECRET in text, door
         assert OTHER not in text, door
         assert str(case.row.workload_id) not in text, door
 
 
-def test_who_sees_both_projects_reads_both_names(case: Case) -> None:
-    for name, door in product(("alice", "heidi"), DOORS):
-        text = told(case, name, door)
+def test_member_of_both_projects_sees_both_names(case: Case) -> None:
+    for name, door in product(("alice", "heidi"), VIEWS):
+        text = content(case, name, door)
         assert SECRET in text, (name, door)
         assert OTHER in text, (name, door)
 
 
-def test_numbers_are_those_of_the_queues_where_the_paths_part(case: Case) -> None:
+def test_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
     def queues(name: str, side: str) -> list[str]:
-        return [queue["queue"] for queue in json.loads(told(case, name, "rest"))["numbers"][side]]
+        return [queue["queue"] for queue in json.loads(content(case, name, "rest"))["numbers"][side]]
 
     assert queues("dave", "victim") == ["vision", "research"]
-    assert queues("dave", "preemptor") == ["product"], "how ads stands inside its department is not vision's"
+    assert queues("dave", "preemptor") == ["product"], (
+        "numbers of ads inside its department are not for vision"
+    )
     assert (queues("grace", "victim"), queues("grace", "preemptor")) == (["research"], ["ads", "product"])
     assert (queues("alice", "victim"), queues("alice", "preemptor")) == (
         ["vision", "research"], ["ads", "product"],
     )  # fmt: skip
 
 
-def test_every_door_says_it_in_the_same_words(case: Case) -> None:
-    summary = json.loads(told(case, "dave", "rest"))["summary"]
+def test_rest_page_and_admin_use_the_same_sentences(case: Case) -> None:
+    summary = json.loads(content(case, "dave", "rest"))["summary"]
     whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
     assert summary == f"vision/{OTHER} was reclaimed {whom}"
-    assert summary in told(case, "dave", "page")
+    assert summary in content(case, "dave", "page")
     admin = Client()
     user = case.people["alice"].user
     assert user is not None
@@ -130,30 +132,30 @@ def test_every_door_says_it_in_the_same_words(case: Case) -> None:
     user.save()
     admin.force_login(user)
     page = admin.get(f"/admin/scheduler/eviction/{case.row.pk}/change/").content.decode()
-    rest = json.loads(told(case, "alice", "rest"))
+    rest = json.loads(content(case, "alice", "rest"))
     assert f"vision/{OTHER} was reclaimed for ads/{SECRET} (4 GPUs, entire workload)" == rest["summary"]
     for sentence in (rest["summary"], *rest["explanation"]):
         assert sentence in page
     assert rest["explanation"][0] == f"Rule: {rest['rule']}."
 
 
-def test_names_of_strangers_work_cannot_be_guessed_by_filters(case: Case) -> None:
-    def found(name: str, asked: str) -> list[Any]:
+def test_filters_do_not_reveal_hidden_names(case: Case) -> None:
+    def evictions(name: str, query: str) -> list[Any]:
         sent = {"HTTP_AUTHORIZATION": f"Bearer {token_of(case.people[name])}"}
-        answer = Client().get(f"/api/v1/evictions?{asked}", **sent)
+        answer = Client().get(f"/api/v1/evictions?{query}", **sent)
         return list(answer.json()["items"])
 
-    for asked in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):
-        assert found("dave", asked) == []
-        assert len(found("grace", asked)) == len(found("heidi", asked)) == 1
-    assert found("grace", f"workload={OTHER}") == []
+    for query in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):
+        assert evictions("dave", query) == []
+        assert len(evictions("grace", query)) == len(evictions("heidi", query)) == 1
+    assert evictions("grace", f"workload={OTHER}") == []
     page = Client()
     page.force_login(case.people["grace"].user)
     assert f"/evictions/{case.row.pk}" not in page.get(f"/evictions?workload={OTHER}").content.decode()
     assert f"/evictions/{case.row.pk}" in page.get("/evictions?preemptor=ads").content.decode()
 
 
-def test_the_messages_on_the_workload_that_gave_way_are_for_its_own_people(case: Case) -> None:
+def test_messages_of_the_victim_hide_the_preemptors_name(case: Case) -> None:
     workload = case.stage.cast.vision.workloads.get()
     stopped = [event.message for event in _events(case) if "Reclaimed" in event.message]
     assert stopped
@@ -162,17 +164,17 @@ def test_the_messages_on_the_workload_that_gave_way_are_for_its_own_people(case:
     assert any("for a 2-GPU workload of project ads" in text for text in stopped)
 
 
-def test_a_dry_run_is_as_discreet_as_the_audit(borrowing: Stage) -> None:
+def test_dry_run_hides_the_same_names_as_the_audit(borrowing: Stage) -> None:
     document = training("more", project="ads", roles=[{"name": "rank", "replicas": 1, "gpu": 1}])
     people = {**borrowing.cast.people, "heidi": of_both(borrowing, "member")}
     for name, sees in (("grace", False), ("heidi", True), ("alice", True)):
-        told = dry_run(acting=people[name], document=document, now=borrowing.clock.now())
-        assert told.outcome == "would_evict"
-        (gone,) = told.evictions
-        assert (OTHER in str(gone)) is sees, name
+        prediction = dry_run(acting=people[name], document=document, now=borrowing.clock.now())
+        assert prediction.outcome == "would_evict"
+        (eviction,) = prediction.evictions
+        assert (OTHER in str(eviction)) is sees, name
         whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
-        assert gone["summary"].startswith(f"{whom} would be reclaimed for ads/more")
-        assert any(line.startswith("Rule: ") for line in gone["explanation"])
+        assert eviction["summary"].startswith(f"{whom} would be reclaimed for ads/more")
+        assert any(line.startswith("Rule: ") for line in eviction["explanation"])
 
 
 def _events(case: Case) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Explanations, predictions and invariants."""
+"""Tests of explanations, dry runs and database constraints."""
 
 import pytest
 from django.db import connection
@@ -17,27 +17,27 @@ from tests.scheduler.stage import Stage
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 
-def test_a_waiting_workload_is_explained_with_its_queues(stage: Stage) -> None:
+def test_pending_workload_is_explained_with_its_queues(stage: Stage) -> None:
     stage.submit("first", roles=FOUR)
     second = stage.submit("second", preemptible=False)
     stage.tick(2)
     second.refresh_from_db()
-    told = explain(stage.cast.dave, second)
-    assert told.reason == told.blockers[0]["reason"] == second.reason
-    assert (told.queue_position, told.explained_at) == (1, stage.clock.now())
-    assert told.queue["project"]["name"] == "vision"
-    assert told.queue["project"]["allocated"]["gpu"] == 4
-    assert told.queue["department"]["quota"]["gpu"] == 4
+    explanation = explain(stage.cast.dave, second)
+    assert explanation.reason == explanation.blockers[0]["reason"] == second.reason
+    assert (explanation.queue_position, explanation.explained_at) == (1, stage.clock.now())
+    assert explanation.queue["project"]["name"] == "vision"
+    assert explanation.queue["project"]["allocated"]["gpu"] == 4
+    assert explanation.queue["department"]["quota"]["gpu"] == 4
 
 
-def test_a_dry_run_says_start_wait_or_evict_and_stores_nothing(stage: Stage) -> None:
+def test_dry_run_predicts_start_wait_or_evict_and_stores_nothing(stage: Stage) -> None:
     document = {**training("one"), "project": "vision"}
     assert dry_run(acting=stage.cast.dave, document=document).outcome == "would_start"
     stage.submit("first", roles=FOUR)
     stage.tick(2)
-    foreseen = dry_run(acting=stage.cast.dave, document={**document, "preemptible": False})
-    assert foreseen.outcome == "would_wait"
-    assert foreseen.blockers
+    prediction = dry_run(acting=stage.cast.dave, document={**document, "preemptible": False})
+    assert prediction.outcome == "would_wait"
+    assert prediction.blockers
     assert Workload.objects.count() == 1
     with pytest.raises(Conflict):
         dry_run(acting=stage.cast.dave, document={**document, "name": "first"})
@@ -45,41 +45,54 @@ def test_a_dry_run_says_start_wait_or_evict_and_stores_nothing(stage: Stage) -> 
         dry_run(acting=stage.cast.dave, document={**document, "roles": []})
 
 
-def test_a_dry_run_and_the_next_cycle_agree(stage: Stage) -> None:
+def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
     stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     document = {**training("high", roles=FOUR, priority=90), "project": "vision"}
-    foreseen = dry_run(acting=stage.cast.dave, document=document, now=stage.clock.now())
-    assert (foreseen.outcome, [gone["workload"] for gone in foreseen.evictions]) == ("would_evict", ["low"])
+    prediction = dry_run(acting=stage.cast.dave, document=document, now=stage.clock.now())
+    assert (prediction.outcome, [eviction["workload"] for eviction in prediction.evictions]) == (
+        "would_evict",
+        ["low"],
+    )
     high = stage.submit("high", roles=FOUR, priority=90)
     stage.tick()
     assert stage.phase(high) == Phase.RESERVED
 
 
-def test_the_laws_hold_on_a_working_cluster_and_a_breach_is_named(stage: Stage) -> None:
+def test_invariants_hold_on_a_cluster_and_a_violation_is_named(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
-    assert [law for law in check(timezone.now()) if not law.ok] == []
-    told = health(timezone.now())
-    assert told["leader"]["holder"] == "first"
-    assert told["last_cycle"]["applied"] == 1
+    assert [check_result for check_result in check(timezone.now()) if not check_result.ok] == []
+    report = health(timezone.now())
+    assert report["leader"]["holder"] == "first"
+    assert report["last_cycle"]["applied"] == 1
     DeviceClaim.objects.all().delete()
-    assert [law.name for law in check(timezone.now()) if not law.ok] == ["claims_match_allocations"]
+    assert [check_result.name for check_result in check(timezone.now()) if not check_result.ok] == [
+        "claims_match_allocations"
+    ]
 
 
-def test_a_pod_that_ended_and_still_holds_something_is_named(stage: Stage) -> None:
+def test_ended_pod_that_holds_devices_is_reported(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
     Pod.objects.filter(workload=workload).update(state="succeeded", ended_at=timezone.now())
-    broken = {law.name: law.detail for law in check(timezone.now()) if not law.ok}
+    broken = {
+        check_result.name: check_result.detail
+        for check_result in check(timezone.now())
+        if not check_result.ok
+    }
     assert list(broken) == ["allocations_match_live_pods"]
     assert str(stage.pods(workload)[0].pk) in broken["allocations_match_live_pods"]
     Allocation.objects.update(released_at=timezone.now())
-    broken = {law.name: law.detail for law in check(timezone.now()) if not law.ok}
+    broken = {
+        check_result.name: check_result.detail
+        for check_result in check(timezone.now())
+        if not check_result.ok
+    }
     assert list(broken) == ["claims_match_allocations", "holdings_are_counted_right"]
 
 
-def test_the_database_refuses_to_sell_a_device_twice(stage: Stage) -> None:
+def test_database_refuses_to_allocate_a_device_twice(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     claim = DeviceClaim.objects.get(node__name="local-0", device=0)
@@ -95,7 +108,7 @@ def _other(claim: DeviceClaim):
     return Allocation.objects.exclude(pk=claim.allocation_id).get()
 
 
-def test_the_database_refuses_to_rewrite_an_eviction(stage: Stage) -> None:
+def test_database_refuses_to_update_an_eviction(stage: Stage) -> None:
     stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     stage.submit("high", roles=FOUR, priority=90)

@@ -1,4 +1,4 @@
-"""Fair shares side by side, as the last cycle saw them."""
+"""Tests of the fair-share table as of the last cycle."""
 
 from scheduler.models import QueueStanding
 from scheduler.reports.fair_share.table import share_table
@@ -7,14 +7,14 @@ from tests.scheduler.stage import NOON, Stage
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
 
 
-def test_queues_stand_by_rank_with_what_is_borrowed_and_lacking(stage: Stage) -> None:
+def test_queues_are_sorted_by_rank_with_borrowed_and_missing_amounts(stage: Stage) -> None:
     cast = stage.cast
     cast.product.rank = 5
     cast.product.save()
-    for project, share, held, asked in ((cast.ads, 0, 3000, 3000), (cast.vision, 4000, 1000, 9000)):
+    for project, share, held, requested in ((cast.ads, 0, 3000, 3000), (cast.vision, 4000, 1000, 9000)):
         QueueStanding.objects.create(
             pool=cast.pool, project=project, share=[share, 0, 0], allocated=[held, 0, 0],
-            requested=[asked, 0, 0], usage=[0.25, 0, 0], at=NOON,
+            requested=[requested, 0, 0], usage=[0.25, 0, 0], at=NOON,
         )  # fmt: skip
     tree = share_table(cast.alice, cast.pool)
     assert [top.name for top, _ in tree] == ["product", "research"]
@@ -24,7 +24,7 @@ def test_queues_stand_by_rank_with_what_is_borrowed_and_lacking(stage: Stage) ->
     assert (vision.quota, vision.share, vision.lacking, vision.used) == (4000, 4000, 3000, 0.25)
 
 
-def test_single_projects_are_seen_without_their_department(stage: Stage) -> None:
+def test_projects_are_visible_without_their_department(stage: Stage) -> None:
     stage.submit(roles=ALL)
     stage.tick(2)
     ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)

@@ -11,7 +11,7 @@ from tests.scheduler.stage import Stage
 pytestmark = pytest.mark.django_db
 
 
-def test_the_story_from_what_a_cycle_left_is_the_one_from_all_workloads(stage: Stage) -> None:
+def test_trace_from_a_stored_cycle_equals_the_trace_from_workloads(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     for number in range(3):
@@ -25,10 +25,10 @@ def test_the_story_from_what_a_cycle_left_is_the_one_from_all_workloads(stage: S
     assert any(chapter.rounds for chapters in left for chapter in chapters)
 
 
-def test_no_workload_is_read_for_it(stage: Stage) -> None:
+def test_trace_reads_no_workloads(stage: Stage) -> None:
     stage.quota(stage.cast.product, 2)
     stage.submit("train")
     stage.tick()
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         full_share_trace(stage.cast.vision, stage.cast.pool)
-    assert not [each["sql"] for each in asked.captured_queries if "projects_workload" in each["sql"]]
+    assert not [each["sql"] for each in queries.captured_queries if "projects_workload" in each["sql"]]

@@ -1,4 +1,4 @@
-"""Claims about in how many pieces free GPUs lie."""
+"""Tests of the fragmentation report of free GPUs."""
 
 from scheduler.models import Reservation
 from scheduler.reports.fragmentation import Level, fragmentation, fragmentation_of
@@ -6,31 +6,31 @@ from tests import factories as make
 from tests.scheduler.stage import Stage
 
 
-def test_nodes_are_counted_by_what_they_have_free() -> None:
-    told = fragmentation([0, 3, 3, 4], 4)
-    assert told.levels == (
+def test_nodes_are_counted_by_free_gpus() -> None:
+    report = fragmentation([0, 3, 3, 4], 4)
+    assert report.levels == (
         Level(0, 1, 0), Level(1, 0, 10), Level(2, 0, 4), Level(3, 2, 3), Level(4, 1, 1),
     )  # fmt: skip
-    assert (told.whole, told.nodes) == (10, 4)
-    assert told.biggest == Level(4, 1, 1)
+    assert (report.whole, report.nodes) == (10, 4)
+    assert report.biggest == Level(4, 1, 1)
 
 
-def test_where_nothing_is_free_no_gang_fits() -> None:
+def test_no_gang_fits_without_free_gpus() -> None:
     assert fragmentation([0, 0], 8).biggest is None
     assert fragmentation([], 2).levels == (Level(0, 0, 0), Level(1, 0, 0), Level(2, 0, 0))
 
 
-def test_large_nodes_show_what_occurs_and_powers_of_two() -> None:
+def test_large_nodes_show_occurring_sizes_and_powers_of_two() -> None:
     assert [level.gpus for level in fragmentation([33, 64], 64).levels] == [0, 1, 2, 4, 8, 16, 32, 33, 64]
 
 
-def test_what_is_held_in_part_or_promised_is_not_free_in_one_piece(stage: Stage) -> None:
+def test_shared_and_reserved_devices_are_not_free(stage: Stage) -> None:
     pool = make.pool("pieces", gpus=4)
     node = make.node(pool)
     make.node(pool, state="cordoned")
     work = make.workload(stage.cast.vision, "part", gpus=0.25)
     make.place(work, node, [0], milli=250)
     Reservation.objects.create(workload=work, role="other", index=0, node=node, devices=[3], gpu_milli=1000)
-    told = fragmentation_of(pool)
-    assert (told.nodes, told.whole, told.parts) == (1, 2, 750)
-    assert told.biggest == Level(2, 1, 1)
+    report = fragmentation_of(pool)
+    assert (report.nodes, report.whole, report.parts) == (1, 2, 750)
+    assert report.biggest == Level(2, 1, 1)

@@ -1,4 +1,4 @@
-"""Log search in bounded memory."""
+"""Tests of log search with bounded memory."""
 
 import random
 import re
@@ -12,7 +12,7 @@ from scheduler.reports.log_search import Place, search
 
 
 class Log:
-    """Bytes in memory, a hole perhaps; counts what is read of them."""
+    """A log in memory, optionally with a gap, that counts the bytes read."""
 
     def __init__(self, data: bytes, hole: tuple[int, int] = (0, 0)) -> None:
         self.data, self.hole, self.reads = data, hole, 0
@@ -32,24 +32,24 @@ def numbers(log: Log, text: str, **options: object) -> list[int]:
     return [line.at.line for line in search(log.read, text, **options).lines]  # type: ignore[arg-type]
 
 
-def test_lines_are_found_by_number_and_place_with_those_around_them() -> None:
+def test_matches_have_line_number_offset_and_context() -> None:
     log = Log(b"one\ntwo error\nthree\nerror error\nfive")
-    found = search(log.read, "error", around=1)
-    assert (found.matches, found.whole, found.following) == (2, True, None)
-    first, second = found.lines
+    result = search(log.read, "error", around=1)
+    assert (result.matches, result.whole, result.following) == (2, True, None)
+    first, second = result.lines
     assert (first.at, first.text, first.before, first.after) == (
         Place(4, 2), b"two error", (b"one",), (b"three",),
     )  # fmt: skip
     assert (second.at.line, second.before, second.after) == (4, (b"three",), (b"five",))
 
 
-def test_case_counts_unless_told_otherwise() -> None:
+def test_search_is_case_sensitive_by_default() -> None:
     log = Log(b"Error\nERROR\nerror\n")
     assert numbers(log, "error") == [3]
     assert numbers(log, "eRRor", ignore_case=True) == [1, 2, 3]
 
 
-def test_text_is_taken_as_it_is() -> None:
+def test_search_text_is_literal() -> None:
     log = Log("a.c\nabc\n[x]*\nGrüße\n<b>\n".encode())
     assert numbers(log, "a.c") == [1]
     assert numbers(log, "[x]*") == [3]
@@ -58,7 +58,7 @@ def test_text_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
-def test_it_does_not_matter_how_the_log_is_cut(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_does_not_depend_on_chunk_size(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_search, "PIECE", piece)
     chance = random.Random(piece)
     for _ in range(60):
@@ -67,13 +67,13 @@ def test_it_does_not_matter_how_the_log_is_cut(piece: int, monkeypatch: pytest.M
         lines = data.split(b"\n")
         matching = [number for number, line in enumerate(lines, 1) if wanted.encode() in line]
         begins = [0, *(match.end() for match in re.finditer(b"\n", data))]
-        found = search(Log(data).read, wanted)
-        assert [line.at.line for line in found.lines] == matching, (data, wanted)
-        assert [line.at.offset for line in found.lines] == [begins[number - 1] for number in matching]
-        assert [line.text for line in found.lines] == [lines[number - 1] for number in matching]
+        result = search(Log(data).read, wanted)
+        assert [line.at.line for line in result.lines] == matching, (data, wanted)
+        assert [line.at.offset for line in result.lines] == [begins[number - 1] for number in matching]
+        assert [line.text for line in result.lines] == [lines[number - 1] for number in matching]
 
 
-def test_all_are_counted_and_the_rest_is_found_from_where_the_first_ended() -> None:
+def test_all_matches_are_counted_and_the_next_page_continues() -> None:
     log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
     first = search(log.read, "hit", most=4)
     assert (first.matches, len(first.lines)) == (10, 4)
@@ -84,7 +84,7 @@ def test_all_are_counted_and_the_rest_is_found_from_where_the_first_ended() -> N
     assert second.matches == 6
 
 
-def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_resumes_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_search, "PIECE", 8)
     log = Log(b"abcd\nwanted\nabcd\nwanted")
     ticks = iter(range(100))
@@ -95,13 +95,13 @@ def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pyte
     assert [line.at.line for line in second.lines] == [4]
 
 
-def test_nothing_is_found_across_a_hole() -> None:
+def test_no_match_spans_a_gap() -> None:
     log = Log(b"begin\nwan" + b"-" * 100 + b"ted\nwanted\n", hole=(9, 109))
-    found = search(log.read, "wanted")
-    assert [line.at.offset for line in found.lines] == [113]
+    result = search(log.read, "wanted")
+    assert [line.at.offset for line in result.lines] == [113]
 
 
-def test_a_long_log_is_never_in_memory_and_a_line_without_end_counts_once() -> None:
+def test_long_log_is_never_in_memory_and_an_endless_line_counts_once() -> None:
     class Endless:
         size, most = 300 * 1024 * 1024, 0
 
@@ -112,9 +112,9 @@ def test_a_long_log_is_never_in_memory_and_a_line_without_end_counts_once() -> N
 
     log = Endless()
     tracemalloc.start()
-    found = search(log.read, "xxx", around=2, ignore_case=True)
+    result = search(log.read, "xxx", around=2, ignore_case=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (found.matches, found.whole, len(found.lines[0].text)) == (1, True, log_search.LINE_MAX)
+    assert (result.matches, result.whole, len(result.lines[0].text)) == (1, True, log_search.LINE_MAX)
     assert peak < 24 * 1024 * 1024
     assert log.most <= log_search.PIECE

@@ -1,4 +1,4 @@
-"""The overview's numbers match the rows."""
+"""Tests that the overview's numbers match the rows."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ from tests.scheduler.stage import NOON, Stage
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
-def test_each_hour_tells_what_was_there_and_what_was_allocated(stage: Stage) -> None:
+def test_each_hour_has_capacity_and_allocated_gpus(stage: Stage) -> None:
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
     stage.cast.pool.refresh_from_db()
@@ -28,15 +28,15 @@ def test_each_hour_tells_what_was_there_and_what_was_allocated(stage: Stage) -> 
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
 
 
-def test_waits_are_told_of_what_started_lately_and_is_visible(stage: Stage) -> None:
+def test_wait_times_cover_recent_visible_starts(stage: Stage) -> None:
     for number, waited in enumerate((10, 20, 30, 1000)):
         workload = stage.submit(f"w{number}", roles=ONE)
         workload.pool = stage.cast.pool
         workload.first_started_at = workload.submitted_at + timedelta(seconds=waited)
         workload.save()
     pools = [stage.cast.pool]
-    told = wait_times(stage.cast.dave, pools, NOON)
-    assert (told.started, told.median, told.p95) == (4, 25.0, pytest.approx(854.5))
+    waits = wait_times(stage.cast.dave, pools, NOON)
+    assert (waits.started, waits.median, waits.p95) == (4, 25.0, pytest.approx(854.5))
     assert wait_times(stage.cast.grace, pools, NOON).median is None
     assert wait_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
 
@@ -48,20 +48,20 @@ def standing(stage: Stage, project: Project, *, share: int, allocated: int, requ
     )  # fmt: skip
 
 
-def test_who_lacks_what_is_due_is_told_with_who_holds_more(stage: Stage) -> None:
+def test_queue_below_fair_share_is_listed_with_queues_above(stage: Stage) -> None:
     cast = stage.cast
     standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
-    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # asks for no more
+    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # has no more demand
     standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
-    (found,) = shortfalls(cast.alice, [cast.pool])
-    assert (found.project, found.lacking) == ("vision", 3000)
-    held = [(each.project, each.beyond) for each in found.borrowers]
+    (rows,) = shortfalls(cast.alice, [cast.pool])
+    assert (rows.project, rows.lacking) == ("vision", 3000)
+    held = [(each.project, each.beyond) for each in rows.borrowers]
     assert held == [("ads", 3000), ("speech", 500)]
     (own,) = shortfalls(cast.dave, [cast.pool])
     assert (own.project, own.borrowers) == ("vision", ())
 
 
-def test_present_hour_shows_the_gpus_that_are_allocated(stage: Stage) -> None:
+def test_current_hour_shows_the_allocated_gpus(stage: Stage) -> None:
     """One GPU for the first six minutes of an hour is one GPU on average, not a tenth of one."""
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))

@@ -1,4 +1,4 @@
-"""The history of pending reasons."""
+"""Tests of the history of pending reasons."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 def story(workload: Workload) -> list[tuple[str, int, int | None]]:
-    """Each reason with when it began and ended, in seconds from noon."""
+    """Return each reason with its begin and end in seconds from noon."""
     workload.refresh_from_db()
     return [
         (each.reason, _second(each.since), None if each.until is None else _second(each.until))
@@ -34,7 +34,7 @@ def limit(stage: Stage, gpus: int | None) -> None:
     )
 
 
-def test_each_change_of_the_leading_reason_is_kept_until_it_starts(stage: Stage) -> None:
+def test_each_change_of_the_main_reason_is_recorded_until_the_start(stage: Stage) -> None:
     first = stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.tick(2)
@@ -55,7 +55,7 @@ def test_each_change_of_the_leading_reason_is_kept_until_it_starts(stage: Stage)
     assert story(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
 
 
-def test_who_waits_again_gets_a_new_line_though_the_reason_is_the_same(stage: Stage) -> None:
+def test_requeued_workload_gets_a_new_row_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -72,7 +72,7 @@ def test_who_waits_again_gets_a_new_line_though_the_reason_is_the_same(stage: St
     assert story(waits) == [(reason, since, ended), (reason, again, None)]
 
 
-def test_another_scheduler_goes_on_where_the_last_one_stopped(stage: Stage) -> None:
+def test_next_scheduler_continues_the_history(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
@@ -83,7 +83,7 @@ def test_another_scheduler_goes_on_where_the_last_one_stopped(stage: Stage) -> N
     assert story(waits) == before
 
 
-def test_only_the_latest_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MOST_REASONS", 3)
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
@@ -91,15 +91,15 @@ def test_only_the_latest_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     for turn in range(7):
         limit(stage, None if turn % 2 else 4)
         stage.tick(1, seconds=10)
-    kept = story(waits)
-    assert len(kept) == 3
-    assert [until for _, _, until in kept] == [kept[1][1], kept[2][1], None]
-    assert {reason for reason, _, _ in kept} == {"OverFairShare", "ProjectLimit"}
-    told = in_all(pending_history(waits), stage.clock.now())
-    assert sum((lasted for _, lasted in told), timedelta()) == timedelta(seconds=30)
+    rows = story(waits)
+    assert len(rows) == 3
+    assert [until for _, _, until in rows] == [rows[1][1], rows[2][1], None]
+    assert {reason for reason, _, _ in rows} == {"OverFairShare", "ProjectLimit"}
+    entries = in_all(pending_history(waits), stage.clock.now())
+    assert sum((lasted for _, lasted in entries), timedelta()) == timedelta(seconds=30)
 
 
-def test_a_cycle_in_which_nothing_changed_writes_no_workload(stage: Stage) -> None:
+def test_cycle_without_changes_writes_no_workload(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.submit("waits")

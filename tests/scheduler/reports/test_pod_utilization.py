@@ -1,4 +1,4 @@
-"""Utilization of pods is measured, recorded once and shown."""
+"""Tests of measured pod utilization: recorded once, and shown."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,17 +24,17 @@ PACE = 15
 
 
 class Died(BaseException):
-    """As by kill -9."""
+    """Raised in place of kill -9."""
 
 
 @pytest.fixture(autouse=True)
-def nobody_listens_afterwards() -> Iterator[None]:
+def no_listener_afterwards() -> Iterator[None]:
     yield
     crash_points.listen(None)
 
 
 class Measuring:
-    """A workload of two pods on one node, whose use is as the test says."""
+    """A workload of two pods on one node, whose utilization the test sets."""
 
     def __init__(self, stage: Stage, roles: list[dict[str, object]] | None = None) -> None:
         self.stage, self.runtime = stage, stage.runtime
@@ -53,7 +53,7 @@ class Measuring:
         self.runtime.uses[str(pod.pk)] = PodUse(cpu_seconds, memory_mib)
 
     def gpus(self, *busy: int | None, memory_mib: int | None = 40_000) -> None:
-        """Of the node on which the pods are, by device."""
+        """Set the memory use of the node's GPUs, by device."""
         node = self.pods[0].node
         self.runtime.devices[node.instance_id] = tuple(
             DeviceUse(index, str(node.devices[index]), percent and percent * 10, memory_mib)
@@ -78,7 +78,7 @@ def measuring(stage: Stage) -> Measuring:
     return Measuring(stage)
 
 
-def test_what_is_used_is_told_beside_what_is_held(measuring: Measuring) -> None:
+def test_utilization_is_reported_beside_allocation(measuring: Measuring) -> None:
     first, second = measuring.pods
     measuring.pass_time()
     measuring.use(first, 30, memory_mib=3000)
@@ -93,7 +93,7 @@ def test_what_is_used_is_told_beside_what_is_held(measuring: Measuring) -> None:
     assert (use.pods, use.measured, use.busy_percent) == (2, 2, 50.0)
 
 
-def test_what_was_not_measured_is_not_nothing(measuring: Measuring) -> None:
+def test_unmeasured_is_not_reported_as_zero(measuring: Measuring) -> None:
     assert (measuring.now().measured, measuring.now().cpu_milli) == (0, None)
     measuring.pass_time()
     use = measuring.now()
@@ -107,7 +107,7 @@ def test_what_was_not_measured_is_not_nothing(measuring: Measuring) -> None:
     assert measuring.now().cpu_milli is None, "what was read long ago is not what is used now"
 
 
-def test_a_part_of_a_device_is_as_busy_as_it_is(stage: Stage) -> None:
+def test_fraction_of_a_device_reports_the_devices_utilization(stage: Stage) -> None:
     measuring = Measuring(stage, [{"name": "worker", "replicas": 1, "gpu": 0.25}])
     measuring.gpus(80, 0)
     measuring.pass_time()
@@ -117,7 +117,7 @@ def test_a_part_of_a_device_is_as_busy_as_it_is(stage: Stage) -> None:
     assert [(device.shared, device.busy_milli) for device in pod.devices] == [(True, 800)]
 
 
-def test_a_reading_counts_in_its_minute_and_in_its_hour(measuring: Measuring) -> None:
+def test_sample_counts_in_its_minute_and_its_hour(measuring: Measuring) -> None:
     (first, _), clock = measuring.pods, measuring.stage.clock
     assert isinstance(clock, FixedClock)
     measuring.gpus(100, 0)
@@ -137,9 +137,7 @@ def test_a_reading_counts_in_its_minute_and_in_its_hour(measuring: Measuring) ->
 
 
 @pytest.mark.parametrize("place", ["use.now", "use.over_time", "use.before_end"])
-def test_who_dies_while_writing_leaves_nothing_and_counts_nothing_twice(
-    measuring: Measuring, place: str
-) -> None:
+def test_killed_writer_leaves_no_partial_or_double_points(measuring: Measuring, place: str) -> None:
     (first, _) = measuring.pods
     measuring.pass_time()
     before = {step: measuring.sums(step) for step in (MINUTE, HOUR)}
@@ -157,7 +155,7 @@ def test_who_dies_while_writing_leaves_nothing_and_counts_nothing_twice(
         assert cpu - before[step][1] == pytest.approx(30_000)
 
 
-def test_one_process_measures_and_another_takes_over(measuring: Measuring) -> None:
+def test_another_process_takes_over_measuring(measuring: Measuring) -> None:
     measuring.pass_time()
     second = measuring.another("second")
     assert not second.once(), "the first one still holds the lease"
@@ -170,7 +168,7 @@ def test_one_process_measures_and_another_takes_over(measuring: Measuring) -> No
     assert measuring.sums(HOUR) == before
 
 
-def test_only_who_leads_measures_and_hands_it_on_when_it_does_not(measuring: Measuring) -> None:
+def test_only_the_leader_measures_and_releases_the_task(measuring: Measuring) -> None:
     leads = {"first": True, "second": False}
     first, second = (
         UseWatch(measuring.stage.clock, lambda pool: measuring.runtime, PACE, lambda name=name: leads[name])
@@ -182,7 +180,7 @@ def test_only_who_leads_measures_and_hands_it_on_when_it_does_not(measuring: Mea
     assert (second.once(), first.once(), second.once()) == (False, False, True)
 
 
-def test_a_runtime_that_does_not_answer_stops_nobody(measuring: Measuring) -> None:
+def test_unresponsive_runtime_does_not_block_others(measuring: Measuring) -> None:
     measuring.runtime.next("measure", RuntimeFailure("its head is away"))
     measuring.pass_time()
     assert measuring.now().measured == 0
@@ -190,7 +188,7 @@ def test_a_runtime_that_does_not_answer_stops_nobody(measuring: Measuring) -> No
     assert measuring.now().measured == 2
 
 
-def test_a_gpu_that_is_held_and_idle_for_long_is_told(measuring: Measuring) -> None:
+def test_allocated_gpu_that_is_idle_for_long_is_reported(measuring: Measuring) -> None:
     workload, clock = measuring.workload, measuring.stage.clock
 
     def idle() -> dict[object, object]:
@@ -210,7 +208,7 @@ def test_a_gpu_that_is_held_and_idle_for_long_is_told(measuring: Measuring) -> N
     assert idle() == {}, "one of its GPUs works"
 
 
-def test_what_nobody_looked_at_was_not_idle(measuring: Measuring) -> None:
+def test_unmeasured_gpu_is_not_idle(measuring: Measuring) -> None:
     measuring.gpus(0, 0)
     measuring.pass_time()
     measuring.pass_time(3 * 3600)
@@ -221,7 +219,7 @@ def test_what_nobody_looked_at_was_not_idle(measuring: Measuring) -> None:
     assert idle_since([measuring.workload.pk], measuring.stage.clock.now()) == {}
 
 
-def test_points_are_kept_for_their_time_and_use_of_the_ended_goes(measuring: Measuring) -> None:
+def test_points_expire_and_ended_pods_lose_their_utilization(measuring: Measuring) -> None:
     measuring.pass_time()
     measuring.stage.finish(measuring.workload)
     measuring.stage.tick()
@@ -233,13 +231,13 @@ def test_points_are_kept_for_their_time_and_use_of_the_ended_goes(measuring: Mea
     assert forget_old(minutes_before=later, hours_before=later) == 2
 
 
-def test_use_goes_with_its_workload(measuring: Measuring) -> None:
+def test_points_are_deleted_with_their_workload(measuring: Measuring) -> None:
     measuring.pass_time()
     Workload.objects.filter(pk=measuring.workload.pk).delete()
     assert not models.UsePoint.objects.exists()
 
 
-def test_minutes_are_shown_where_they_are_kept_and_few(measuring: Measuring) -> None:
+def test_minutes_are_shown_for_short_recent_ranges(measuring: Measuring) -> None:
     hours = [
         step_for(NOON - timedelta(hours=back), NOON - timedelta(hours=back - span), NOON)
         for back, span in ((1, 1), (6, 6), (24, 24), (200, 1))
@@ -247,7 +245,7 @@ def test_minutes_are_shown_where_they_are_kept_and_few(measuring: Measuring) -> 
     assert hours == [MINUTE, MINUTE, HOUR, HOUR]
 
 
-def test_devices_are_found_by_identity_or_by_number() -> None:
+def test_devices_match_by_uuid_or_by_index() -> None:
     seen = (DeviceUse(0, "GPU-a", 10, 1), DeviceUse(1, "GPU-b", 20, 2))
     assert on_node(["GPU-b", "GPU-a"], seen) == ((20, 2), (10, 1))
     assert on_node([0, "1", "2"], seen) == ((10, 1), (20, 2), (None, None))

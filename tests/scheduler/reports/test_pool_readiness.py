@@ -1,4 +1,4 @@
-"""A pool starts work at its ready threshold."""
+"""Tests that a pool starts workloads at its ready threshold."""
 
 import pytest
 
@@ -11,7 +11,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def opening(stage: Stage) -> NodePool:
-    """Two of at most four nodes are needed to begin; of those two one is ready."""
+    """Return a pool that needs two of at most four nodes; one of those two is ready."""
     pool = stage.cast.pool
     Node.objects.filter(name="local-1").update(state="booting")
     pool.nodes_min, pool.ready_threshold, pool.operational_since, pool.nodes_desired = 1, 2, None, 2
@@ -20,9 +20,7 @@ def opening(stage: Stage) -> NodePool:
 
 
 @pytest.mark.shows("SKY-03", "SKY-05", "SKY-15")
-def test_nothing_starts_before_the_pool_is_operational_and_everything_after(
-    stage: Stage, opening: NodePool
-) -> None:
+def test_workloads_start_once_the_pool_is_operational(stage: Stage, opening: NodePool) -> None:
     workload = stage.submit(roles=ONE)
     stage.tick(3)
     assert stage.phase(workload) == Phase.RESERVED
@@ -36,8 +34,8 @@ def test_nothing_starts_before_the_pool_is_operational_and_everything_after(
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_who_is_promised_a_place_there_presses_on_the_pool(stage: Stage, opening: NodePool) -> None:
-    """Or it would be found idle, and never reach its threshold."""
+def test_reservation_counts_as_demand_of_the_pool(stage: Stage, opening: NodePool) -> None:
+    """Otherwise the pool would look idle and never reach its threshold."""
     stage.submit(roles=ONE)
     stage.tick(2)
     opening.refresh_from_db()
@@ -45,7 +43,7 @@ def test_who_is_promised_a_place_there_presses_on_the_pool(stage: Stage, opening
     assert opening.nodes_desired == 2
 
 
-def test_limits_are_told_as_ever(stage: Stage, opening: NodePool) -> None:
+def test_limit_blockers_are_reported_before_the_pool_is_operational(stage: Stage, opening: NodePool) -> None:
     stage.cast.vision.quotas.update(limit_gpu_milli=0, gpu_milli=0)
     workload = stage.submit(roles=ONE)
     stage.tick(2)
@@ -53,7 +51,7 @@ def test_limits_are_told_as_ever(stage: Stage, opening: NodePool) -> None:
     assert workload.reason == "ProjectLimit"
 
 
-def test_a_promise_on_nodes_that_boot_keeps_the_pool_from_shrinking(stage: Stage) -> None:
+def test_reservation_on_booting_nodes_prevents_scale_down(stage: Stage) -> None:
     Node.objects.update(state="booting")
     pool = stage.cast.pool
     pool.nodes_desired = 2

@@ -1,4 +1,4 @@
-"""A quota preview matches the next cycle and stores nothing."""
+"""Tests that a quota preview matches the next cycle and stores nothing."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def quota_of(kind: str, name: str, **values: Any) -> dict[str, Any]:
     return {kind: name, "pool": "local", "set": values}
 
 
-def asked(stage: Stage, document: dict[str, Any], who: str = "alice") -> Impact:
+def impact_of(stage: Stage, document: dict[str, Any], who: str = "alice") -> Impact:
     acting = stage.cast.people[who]
     return preview(acting=acting, draft=read_draft(acting, document), now=stage.clock.now())
 
@@ -41,7 +41,7 @@ GIVE_TO_ADS = changes(
 
 @pytest.fixture
 def full(stage: Stage) -> Stage:
-    """Vision holds all four GPUs within its quota; ads waits for two."""
+    """Vision holds all four GPUs within its quota; ads has a pending workload of two."""
     stage.submit("held", roles=FOUR)
     stage.tick(2, seconds=10)
     stage.submit("rank", stage.cast.ads, roles=TWO)
@@ -49,63 +49,63 @@ def full(stage: Stage) -> Stage:
     return stage
 
 
-def test_it_tells_who_starts_who_gives_way_and_whose_share_changes(full: Stage) -> None:
-    told = asked(full, GIVE_TO_ADS)
-    assert [(entry["project"], entry["workload"], entry["gpus"]) for entry in told.starts] == [
+def test_preview_lists_starts_evictions_and_changed_shares(full: Stage) -> None:
+    impact = impact_of(full, GIVE_TO_ADS)
+    assert [(entry["project"], entry["workload"], entry["gpus"]) for entry in impact.starts] == [
         ("ads", "rank", 2)
     ]
-    assert told.starts[0]["at_once"] is False
-    (gone,) = told.evictions
-    assert gone["summary"] == "vision/held would be reclaimed for ads/rank (4 GPUs, entire workload)"
-    assert (gone["kind"], gone["gpus"]) == ("reclaim", 4)
-    shares = {entry["name"]: (entry["before"]["gpu"], entry["after"]["gpu"]) for entry in told.shares}
+    assert impact.starts[0]["at_once"] is False
+    (eviction,) = impact.evictions
+    assert eviction["summary"] == "vision/held would be reclaimed for ads/rank (4 GPUs, entire workload)"
+    assert (eviction["kind"], eviction["gpus"]) == ("reclaim", 4)
+    shares = {entry["name"]: (entry["before"]["gpu"], entry["after"]["gpu"]) for entry in impact.shares}
     assert shares["ads"] == (0, 2)
     assert shares["vision"] == (4, 2)
-    assert {quota["name"]: (quota["before"] or {}).get("gpu") for quota in told.quotas} == {
+    assert {quota["name"]: (quota["before"] or {}).get("gpu") for quota in impact.quotas} == {
         "research": 4, "vision": 4, "product": None, "ads": None,
     }  # fmt: skip
 
 
-def test_the_next_cycle_does_what_was_foreseen(full: Stage) -> None:
-    told = asked(full, GIVE_TO_ADS)
+def test_next_cycle_matches_the_preview(full: Stage) -> None:
+    impact = impact_of(full, GIVE_TO_ADS)
     draft = read_draft(full.cast.alice, GIVE_TO_ADS)
-    apply_draft(acting=full.cast.alice, draft=draft, expected=told.tag)
+    apply_draft(acting=full.cast.alice, draft=draft, expected=impact.tag)
     full.tick()
     row = Eviction.objects.get()
-    assert (row.workload_name, row.preemptor_name, row.rule) == ("held", "rank", told.evictions[0]["rule"])
-    assert row.gpu_milli == told.evictions[0]["gpus"] * 1000
+    assert (row.workload_name, row.preemptor_name, row.rule) == ("held", "rank", impact.evictions[0]["rule"])
+    assert row.gpu_milli == impact.evictions[0]["gpus"] * 1000
 
 
-def test_nothing_is_written(full: Stage) -> None:
+def test_preview_writes_nothing(full: Stage) -> None:
     before = [Quota.objects.count(), Audit.objects.count(), QuotaChange.objects.count()]
     with CaptureQueriesContext(connection) as captured:
-        asked(full, GIVE_TO_ADS)
+        impact_of(full, GIVE_TO_ADS)
     wrote = [q["sql"] for q in captured if q["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE")]
     assert wrote == []
     assert before == [Quota.objects.count(), Audit.objects.count(), QuotaChange.objects.count()]
     assert not Eviction.objects.exists()
 
 
-def test_a_draft_that_changes_nothing_says_so(full: Stage) -> None:
-    told = asked(full, changes(quota_of("project", "vision", gpu=4)))
-    assert told.changes_nothing
-    assert not (told.starts or told.evictions or told.shares or told.reasons)
+def test_draft_without_effect_is_reported_as_such(full: Stage) -> None:
+    impact = impact_of(full, changes(quota_of("project", "vision", gpu=4)))
+    assert impact.changes_nothing
+    assert not (impact.starts or impact.evictions or impact.shares or impact.reasons)
 
 
-def test_reasons_that_become_others_are_told(full: Stage) -> None:
-    told = asked(full, changes(quota_of("project", "ads", gpu=0, limit={"gpu": 1})))
-    (entry,) = told.reasons
+def test_preview_lists_changed_pending_reasons(full: Stage) -> None:
+    impact = impact_of(full, changes(quota_of("project", "ads", gpu=0, limit={"gpu": 1})))
+    (entry,) = impact.reasons
     assert (entry["project"], entry["workload"]) == ("ads", "rank")
     assert entry["after"] == "ProjectLimit"
     assert "ads is limited to 1 GPU" in entry["message"]
 
 
-def test_a_quota_can_be_removed_and_another_made_in_one_draft(full: Stage) -> None:
-    told = asked(
+def test_one_draft_may_delete_and_create_quotas(full: Stage) -> None:
+    impact = impact_of(
         full,
         changes({"project": "vision", "pool": "local", "remove": True}, quota_of("project", "speech", gpu=2)),
     )
-    assert [quota["after"] is None for quota in told.quotas] == [True, False]
+    assert [quota["after"] is None for quota in impact.quotas] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -119,45 +119,45 @@ def test_a_quota_can_be_removed_and_another_made_in_one_draft(full: Stage) -> No
          "vision has 4 GPUs allocated, more than its limit of 2 GPUs."),
     ],
 )  # fmt: skip
-def test_odd_quotas_are_warned_of(full: Stage, entry: Any, code: str, part: str) -> None:
-    found = {warned["code"]: warned["message"] for warned in asked(full, changes(entry)).warnings}
-    assert part in found[code]
+def test_inconsistent_quotas_cause_warnings(full: Stage, entry: Any, code: str, part: str) -> None:
+    messages = {warning["code"]: warning["message"] for warning in impact_of(full, changes(entry)).warnings}
+    assert part in messages[code]
 
 
-def test_a_quota_below_what_non_preemptible_work_holds_is_warned_of(stage: Stage) -> None:
+def test_quota_below_non_preemptible_allocation_causes_a_warning(stage: Stage) -> None:
     stage.submit("firm", roles=TWO, priority=100)
     stage.tick(2, seconds=10)
-    (warned,) = asked(stage, changes(quota_of("project", "vision", gpu=1))).warnings
-    assert warned["code"] == "below_firm"
-    assert warned["message"].startswith(
+    (warning,) = impact_of(stage, changes(quota_of("project", "vision", gpu=1))).warnings
+    assert warning["code"] == "below_firm"
+    assert warning["message"].startswith(
         "vision has 2 GPUs allocated to non-preemptible workloads, more than its quota of 1 GPU."
     )
 
 
-def test_it_is_for_those_who_may_set_these_quotas(full: Stage) -> None:
+def test_preview_requires_the_right_to_set_the_quotas(full: Stage) -> None:
     vision, research = quota_of("project", "vision", gpu=2), quota_of("department", "research", gpu=2)
-    assert asked(full, changes(vision), "bob").quotas
+    assert impact_of(full, changes(vision), "bob").quotas
     for who, entries in (("carol", [vision]), ("dave", [vision]), ("bob", [vision, research])):
         with pytest.raises(Forbidden):
-            asked(full, changes(*entries), who)
+            impact_of(full, changes(*entries), who)
     with pytest.raises(Invalid) as refused:
-        asked(full, changes(vision), "frank")
+        impact_of(full, changes(vision), "frank")
     assert refused.value.problems[0].path == "changes[0].project"
 
 
-def test_of_work_that_one_may_not_see_only_numbers_are_told(full: Stage) -> None:
-    """Bob, who runs research, holds vision back: what that gives to others is not his to see by name."""
+def test_effects_on_invisible_workloads_are_only_counted(full: Stage) -> None:
+    """Bob runs research and lowers vision's quota: he may not see by name what other projects gain."""
     document = changes(quota_of("project", "vision", gpu=0, limit={"gpu": 0}))
-    told = asked(full, document, "bob")
-    assert told.hidden.shares == 2
-    assert {entry["name"] for entry in told.shares} == {"research", "vision"}
-    assert (told.hidden.reasons, told.reasons) == (1, []), "that ads waits for something else now"
-    everything = asked(full, document)
+    impact = impact_of(full, document, "bob")
+    assert impact.hidden.shares == 2
+    assert {entry["name"] for entry in impact.shares} == {"research", "vision"}
+    assert (impact.hidden.reasons, impact.reasons) == (1, []), "the changed reason of ads"
+    everything = impact_of(full, document)
     assert {entry["name"] for entry in everything.shares} == {"research", "vision", "product", "ads"}
     assert everything.hidden.shares == 0
 
 
-def test_every_fault_of_a_draft_is_named_where_it_is(full: Stage) -> None:
+def test_every_error_of_a_draft_has_its_path(full: Stage) -> None:
     document = changes(
         {"project": "visoin", "pool": "local", "set": {"gpu": 1}},
         {"project": "vision", "pool": "moon", "set": {"gpu": -1, "colour": 1}},
@@ -168,18 +168,18 @@ def test_every_fault_of_a_draft_is_named_where_it_is(full: Stage) -> None:
         "nonsense",
     )
     with pytest.raises(Invalid) as refused:
-        asked(full, document)
-    found = {problem.path: problem.message for problem in refused.value.problems}
-    assert found["changes[0].project"] == "no such project"
+        impact_of(full, document)
+    messages = {problem.path: problem.message for problem in refused.value.problems}
+    assert messages["changes[0].project"] == "no such project"
     assert {"changes[1].pool", "changes[1].set.gpu", "changes[1].set.colour", "changes[2]", "changes[3]",
-            "changes[5]", "changes[6]"} <= found.keys()  # fmt: skip
+            "changes[5]", "changes[6]"} <= messages.keys()  # fmt: skip
     with pytest.raises(Invalid) as refused:
-        asked(full, changes(quota_of("project", "vision", gpu=8, limit={"gpu": 4})))
+        impact_of(full, changes(quota_of("project", "vision", gpu=8, limit={"gpu": 4})))
     assert [problem.path for problem in refused.value.problems] == ["changes[0].set.gpu"]
 
 
-def test_the_tag_names_the_versions_it_was_made_on(full: Stage) -> None:
+def test_tag_contains_the_quota_versions(full: Stage) -> None:
     draft = read_draft(full.cast.alice, GIVE_TO_ADS)
     stored = compare(draft)
     assert tag_of(stored).split("-")[2:] == ["0.0", "0.0"]
-    assert asked(full, GIVE_TO_ADS).tag == tag_of(stored)
+    assert impact_of(full, GIVE_TO_ADS).tag == tag_of(stored)

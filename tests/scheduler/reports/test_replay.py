@@ -1,4 +1,4 @@
-"""Stored cycles decide the same again."""
+"""Tests that stored cycles decide the same again."""
 
 import json
 import zlib
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 
 def stored(snapshot: Snapshot) -> Cycle:
-    """As write_down would keep it; a row of no database."""
+    """Return the snapshot as a stored cycle would keep it; the row is in no database."""
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
     cycle.snapshot = pack(snapshot, decide(snapshot))
     return cycle
@@ -41,11 +41,13 @@ def all_again() -> Iterator[replaying.Replayed]:
         yield replay(cycle)
 
 
-def test_every_cycle_of_a_busy_day_is_decided_the_same_again(stage: Stage) -> None:
+def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     stage.quota(cast.ads, 2)
-    Project.objects.create(name="product", department=cast.product)  # of the same name as its department
+    Project.objects.create(
+        name="product", department=cast.product
+    )  # a project with the name of its department
     stage.submit("whole", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     stage.submit("half", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
     stage.submit("elastic", cast.speech, roles=[{"name": "w", "min": 1, "max": 3, "gpu": 1}])
@@ -71,7 +73,7 @@ def test_every_cycle_of_a_busy_day_is_decided_the_same_again(stage: Stage) -> No
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_what_a_scenario_shows_is_replayed(path: Path) -> None:
+def test_scenario_cycles_replay_identically(path: Path) -> None:
     assert replay(stored(load(path).snapshot)).differences == []
 
 
@@ -79,7 +81,7 @@ def test_what_a_scenario_shows_is_replayed(path: Path) -> None:
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters())
-def test_whatever_the_cluster_a_replay_is_the_same(document: dict[str, Any]) -> None:
+def test_random_clusters_replay_identically(document: dict[str, Any]) -> None:
     assert replay(stored(load(document).snapshot)).identical
 
 
@@ -87,7 +89,7 @@ def test_whatever_the_cluster_a_replay_is_the_same(document: dict[str, Any]) -> 
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters(time_based=True))
-def test_what_is_kept_comes_back_equal(document: dict[str, Any]) -> None:
+def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
     assert decoded(json.loads(Texts().of(snapshot))) == snapshot
 
@@ -96,9 +98,7 @@ def test_what_is_kept_comes_back_equal(document: dict[str, Any]) -> None:
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters(), chance=st.randoms(use_true_random=False))
-def test_what_is_written_on_from_the_cycle_before_is_what_would_be_written_anew(
-    document: dict[str, Any], chance: Random
-) -> None:
+def test_incremental_snapshot_equals_a_full_one(document: dict[str, Any], chance: Random) -> None:
     snapshot, texts = load(document).snapshot, Texts()
     for turn in range(4):
         plan = decide(snapshot)
@@ -109,7 +109,7 @@ def test_what_is_written_on_from_the_cycle_before_is_what_would_be_written_anew(
         snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
 
 
-def test_what_another_engine_wrote_is_refused_not_guessed() -> None:
+def test_snapshot_of_another_engine_version_is_refused() -> None:
     snapshot = json.loads(Texts().of(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
     with pytest.raises(Unreadable):
         decoded({**snapshot, "moons": 1})
@@ -118,7 +118,7 @@ def test_what_another_engine_wrote_is_refused_not_guessed() -> None:
         replay(cycle)
 
 
-def test_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_engine_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)
@@ -126,7 +126,7 @@ def test_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.summary.endswith(f"with engine 9.9.9+0123456789 instead of {engine_version()}.")
 
 
-def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
+def test_differing_replay_is_printed(stage: Stage) -> None:
     stage.submit("train")
     stage.tick()
     cycle = Cycle.objects.exclude(snapshot=None).order_by("pk")[0]
@@ -145,15 +145,15 @@ def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
     assert again.summary.startswith(f"Replay of cycle {cycle.pk} differs in 4 places")
 
 
-def test_what_is_not_kept_cannot_be_replayed() -> None:
+def test_deleted_snapshot_cannot_be_replayed() -> None:
     with pytest.raises(Conflict, match="is not stored"):
         replay(Cycle(pk=1, snapshot=None))
 
 
-def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
+def test_snapshot_is_stored_outside_the_commit_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packing takes as long as deciding: no lock is held meanwhile."""
+    """Compressing takes as long as deciding, so no lock is held meanwhile."""
     from django.db import connection
 
     from scheduler.loop import cycle_record
@@ -168,6 +168,6 @@ def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
     stage.submit()
     stage.tick()
     assert inside == [False]
-    found = load_snapshot(Cycle.objects.order_by("-pk")[0])
-    assert found is not None
-    assert [workload.name for workload in found.snapshot.workloads] == ["vision/train-1"]
+    output = load_snapshot(Cycle.objects.order_by("-pk")[0])
+    assert output is not None
+    assert [workload.name for workload in output.snapshot.workloads] == ["vision/train-1"]

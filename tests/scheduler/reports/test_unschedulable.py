@@ -1,4 +1,4 @@
-"""Workloads that no pool can ever run, as their owners and everybody else see them."""
+"""Tests of workloads that no pool can ever run."""
 
 import sys
 import threading
@@ -28,7 +28,7 @@ MOST_CALLS = 500_000  # calls of Python functions; one for each replica and node
 
 
 def calls_of(run: Callable[[], object]) -> int:
-    """Return how many Python functions `run` calls in this thread: its effort, whatever the machine."""
+    """Count the Python function calls of `run` in this thread: a measure of effort on any machine."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -49,7 +49,7 @@ def gang(gpus: int) -> list[dict[str, object]]:
 
 @pytest.fixture
 def impossible(stage: Stage) -> Workload:
-    """More GPUs than the pool has at its maximum size."""
+    """Submit a workload of more GPUs than the pool has at its maximum size."""
     pool = stage.cast.pool
     most = (pool.nodes_max or pool.nodes_min) * pool.gpus_per_node
     return stage.submit("impossible", roles=gang(most + 1), priority=90)
@@ -105,11 +105,11 @@ def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     assert workload.explanation["queue_position"] == 1
 
 
-def test_its_owner_is_notified_once_by_whoever_schedules(stage: Stage, impossible: Workload) -> None:
+def test_its_owner_is_notified_once_across_schedulers(stage: Stage, impossible: Workload) -> None:
     user = stage.cast.alice.user
     subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", news=["failed"])
     stage.tick(3, seconds=30)
-    stage.loop = stage.new_loop()  # remembers nothing of what was written
+    stage.loop = stage.new_loop()  # knows nothing of earlier writes
     stage.tick(2, seconds=30)
     (delivery,) = Delivery.objects.filter(workload_id=impossible.pk)
     assert (delivery.kind, delivery.to) == ("unschedulable", "alice@example.org")
@@ -149,7 +149,7 @@ def test_a_dry_run_of_a_hundred_thousand_replicas_answers(stage: Stage, role: di
 
 
 def test_dry_runs_of_one_project_are_bounded_and_other_projects_go_on(stage: Stage) -> None:
-    """Each other dry run has a connection of its own, as it has in a web process."""
+    """Each concurrent dry run has its own connection, as in a web process."""
     project, over = stage.cast.vision, threading.Event()
     inside = threading.Barrier(SLOTS + 1)
 

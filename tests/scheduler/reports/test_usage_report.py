@@ -1,4 +1,4 @@
-"""Usage reports add up exactly."""
+"""Tests that usage reports add up exactly."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 HALF = [{"name": "worker", "replicas": 1, "gpu": 0.5}]
 
 
-def told(stage: Stage, acting: Acting | None = None, **words: object) -> list[UsageRow]:
+def usage_rows(stage: Stage, acting: Acting | None = None, **words: object) -> list[UsageRow]:
     now = stage.clock.now()
     words = {"since": NOON - timedelta(days=1), "until": now, **words}
     return report(acting or stage.cast.alice, usage_request(now, **words), now)
@@ -37,20 +37,20 @@ def started(stage: Stage, name: str = "train-1", **changes: object) -> datetime:
     return begun
 
 
-def test_what_runs_is_counted_up_to_now_and_what_ended_stays_the_same(stage: Stage) -> None:
+def test_running_usage_counts_until_now_and_ended_usage_is_fixed(stage: Stage) -> None:
     workload = stage.submit(roles=TWO)
     begun = stage.clock.now()
     stage.tick(2)
     stage.clock.advance(5400)
-    assert total(told(stage)).gpu_hours == pytest.approx(2 * 1.5)
+    assert total(usage_rows(stage)).gpu_hours == pytest.approx(2 * 1.5)
     stage.finish(workload)
     stage.tick()
     held = (stage.clock.now() - begun).total_seconds() / 3600
     stage.clock.advance(7200)
-    assert total(told(stage)).gpu_hours == pytest.approx(2 * held)
+    assert total(usage_rows(stage)).gpu_hours == pytest.approx(2 * held)
 
 
-def test_hours_and_what_still_runs_are_never_counted_twice(stage: Stage) -> None:
+def test_stored_hours_and_running_pods_are_not_counted_twice(stage: Stage) -> None:
     first = stage.submit("first", roles=HALF)
     stage.submit("second", roles=HALF)
     stage.tick(2)
@@ -58,11 +58,11 @@ def test_hours_and_what_still_runs_are_never_counted_twice(stage: Stage) -> None
     stage.finish(first)
     stage.tick()
     stage.clock.advance(1800)
-    (row,) = told(stage)
+    (row,) = usage_rows(stage)
     assert row.gpu_hours == pytest.approx(0.5 * 0.5 + 0.5 * 1.0, rel=1e-3)
 
 
-def test_it_does_not_matter_how_often_a_pod_is_reported_ended(stage: Stage) -> None:
+def test_repeated_end_reports_count_once(stage: Stage) -> None:
     workload = stage.submit(roles=TWO)
     stage.tick(2)
     stage.clock.advance(3600)
@@ -73,7 +73,7 @@ def test_it_does_not_matter_how_often_a_pod_is_reported_ended(stage: Stage) -> N
     assert list(UsageHour.objects.values_list("hour", "gpu_milli_seconds")) == once
 
 
-def test_use_is_told_by_department_project_person_and_pool(stage: Stage) -> None:
+def test_usage_is_grouped_by_department_project_user_and_pool(stage: Stage) -> None:
     cast = stage.cast
     stage.submit("of-alice", roles=HALF)
     workloads.submit(
@@ -82,47 +82,50 @@ def test_use_is_told_by_department_project_person_and_pool(stage: Stage) -> None
     )  # fmt: skip
     stage.tick(2)
     stage.clock.advance(3600)
-    assert gpu_hours(told(stage, group_by=["user"]), Dimension.USER) == {"grace": 2.0, "alice": 0.5}
-    departments = gpu_hours(told(stage, group_by=["department"]), Dimension.DEPARTMENT)
+    assert gpu_hours(usage_rows(stage, group_by=["user"]), Dimension.USER) == {"grace": 2.0, "alice": 0.5}
+    departments = gpu_hours(usage_rows(stage, group_by=["department"]), Dimension.DEPARTMENT)
     assert departments == {"product": 2.0, "research": 0.5}
-    assert gpu_hours(told(stage, group_by=["project"]), Dimension.PROJECT) == {"ads": 2.0, "vision": 0.5}
-    assert gpu_hours(told(stage, group_by=["pool"]), Dimension.POOL) == {"local": 2.5}
-    assert gpu_hours(told(stage, group_by=["pool"], only={"project": "vision"}), Dimension.POOL) == {
+    assert gpu_hours(usage_rows(stage, group_by=["project"]), Dimension.PROJECT) == {
+        "ads": 2.0,
+        "vision": 0.5,
+    }
+    assert gpu_hours(usage_rows(stage, group_by=["pool"]), Dimension.POOL) == {"local": 2.5}
+    assert gpu_hours(usage_rows(stage, group_by=["pool"], only={"project": "vision"}), Dimension.POOL) == {
         "local": 0.5
     }
 
 
-def test_each_sees_what_their_projects_used_and_no_more(stage: Stage) -> None:
+def test_users_see_the_usage_of_their_own_projects_only(stage: Stage) -> None:
     cast = stage.cast
     started(stage, "of-vision", roles=HALF)
     started(stage, "of-ads", project=cast.ads, roles=HALF)
     stage.clock.advance(3600)
-    seen = {name: set(gpu_hours(told(stage, who, group_by=["project"]), Dimension.PROJECT))
+    seen = {name: set(gpu_hours(usage_rows(stage, who, group_by=["project"]), Dimension.PROJECT))
             for name, who in cast.people.items()}  # fmt: skip
     both, vision = {"vision", "ads"}, {"vision"}
     assert seen == {"alice": both, "bob": vision, "carol": vision, "dave": vision, "erin": vision,
                     "frank": set(), "grace": {"ads"}}  # fmt: skip
 
 
-def test_time_is_cut_by_the_reader_s_zone(stage: Stage) -> None:
+def test_days_follow_the_users_time_zone(stage: Stage) -> None:
     started(stage, roles=HALF)
     stage.clock.advance(24 * 3600)
-    days = told(stage, step="day", time_zone="Asia/Tokyo")
+    days = usage_rows(stage, step="day", time_zone="Asia/Tokyo")
     tokyo = ZoneInfo("Asia/Tokyo")
     assert [row.at and row.at.astimezone(tokyo).hour for row in days] == [0, 0]
-    # Noon in Greenwich is nine in the evening there.
+    # Noon UTC is 21:00 in that zone.
     assert [row.gpu_hours for row in days] == pytest.approx([0.5 * 3, 0.5 * 21], rel=1e-3)
-    assert total(days).gpu_hours == pytest.approx(total(told(stage, step="hour")).gpu_hours)
+    assert total(days).gpu_hours == pytest.approx(total(usage_rows(stage, step="hour")).gpu_hours)
 
 
-def test_only_the_time_asked_for_counts(stage: Stage) -> None:
+def test_only_the_requested_period_counts(stage: Stage) -> None:
     started(stage, roles=HALF)
     stage.clock.advance(10 * 3600)
-    rows = told(stage, since=NOON + timedelta(hours=2), until=NOON + timedelta(hours=5))
+    rows = usage_rows(stage, since=NOON + timedelta(hours=2), until=NOON + timedelta(hours=5))
     assert total(rows).gpu_hours == pytest.approx(0.5 * 3)
 
 
-def test_what_was_used_is_known_after_its_project_is_gone(stage: Stage) -> None:
+def test_usage_outlives_its_project(stage: Stage) -> None:
     cast = stage.cast
     workload = stage.submit(roles=TWO, project=cast.search)
     stage.tick(2)
@@ -132,18 +135,18 @@ def test_what_was_used_is_known_after_its_project_is_gone(stage: Stage) -> None:
     workload.refresh_from_db()
     workloads.delete(acting=cast.alice, workload=workload)
     tenants.delete_project(acting=cast.alice, project=cast.search)
-    assert gpu_hours(told(stage, group_by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(
+    assert gpu_hours(usage_rows(stage, group_by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(
         2.0, rel=1e-3
     )
 
 
-def test_cost_is_the_gpu_hours_at_their_pool_s_price_and_unknown_without_one(stage: Stage) -> None:
+def test_cost_uses_the_pools_price_and_is_unknown_without_one(stage: Stage) -> None:
     started(stage, roles=TWO)
     stage.clock.advance(3600)
-    assert total(told(stage)).cost is None
+    assert total(usage_rows(stage)).cost is None
     stage.cast.pool.price_per_gpu_hour = Decimal("1.50")
     stage.cast.pool.save()
-    assert total(told(stage)).cost == Decimal("3.00")
+    assert total(usage_rows(stage)).cost == Decimal("3.00")
     assert total([]).cost == 0
 
 
@@ -157,27 +160,27 @@ def test_cost_is_the_gpu_hours_at_their_pool_s_price_and_unknown_without_one(sta
         ({"time_zone": "../../etc/passwd"}, "time_zone"),
     ],
 )
-def test_a_question_that_cannot_be_answered_names_what_is_wrong(words: dict, path: str) -> None:
+def test_invalid_query_names_the_parameter(words: dict, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
-def test_weeks_begin_on_monday_and_months_on_the_first(stage: Stage) -> None:
+def test_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
     started(stage, roles=HALF)  # the first of June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
-    assert [row.at and row.at.day for row in told(stage, step="week")] == [1, 8]
-    assert [row.at and (row.at.month, row.at.day) for row in told(stage, step=Step.MONTH)] == [(6, 1)]
+    assert [row.at and row.at.day for row in usage_rows(stage, step="week")] == [1, 8]
+    assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=Step.MONTH)] == [(6, 1)]
 
 
-def test_an_hour_costs_what_it_cost_when_it_began(stage: Stage) -> None:
-    """Three hours of two GPUs; after the second the price doubles."""
+def test_each_hour_costs_the_price_at_its_start(stage: Stage) -> None:
+    """Three hours of two GPUs; after the second hour the price doubles."""
     stage.cast.pool.price_per_gpu_hour = Decimal(4)
     stage.cast.pool.save()
     stage.submit(roles=TWO)
     stage.tick(2)
     stage.clock.advance(3 * 3600 - 3)
     PoolPrice.objects.create(pool=stage.cast.pool, until=NOON + timedelta(hours=2), price_per_gpu_hour=2)
-    rows = told(stage, step=Step.HOUR)
+    rows = usage_rows(stage, step=Step.HOUR)
     assert [row.cost for row in rows] == [Decimal("4.00"), Decimal("4.00"), Decimal("8.00")]
-    assert total(told(stage)).cost == Decimal("15.99")  # less the first seconds
+    assert total(usage_rows(stage)).cost == Decimal("15.99")  # less the first seconds

@@ -1,4 +1,4 @@
-"""Usage is charged to the second and halves every half-life."""
+"""Tests of usage accounting: charged to the second, halved every half-life."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -13,13 +13,13 @@ from tests.scheduler.stage import Stage
 DAY = 86_400
 
 
-def test_a_constant_rate_approaches_its_limit_and_fades_by_half() -> None:
+def test_decayed_usage_approaches_its_limit_and_halves() -> None:
     held = integral(0.0, 1000.0, DAY, DAY)
     assert held == pytest.approx(1000 * 0.5 * DAY / math.log(2))
     assert integral(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
 
 
-def test_it_does_not_matter_how_often_use_is_settled() -> None:
+def test_settling_often_or_rarely_gives_the_same_usage() -> None:
     at_once = integral(5.0, 3.0, 1000, 700)
     step_by_step = 5.0
     for _ in range(1000):
@@ -27,7 +27,7 @@ def test_it_does_not_matter_how_often_use_is_settled() -> None:
     assert step_by_step == pytest.approx(at_once)
 
 
-def test_a_tumbling_window_starts_anew() -> None:
+def test_tumbling_window_restarts_at_zero() -> None:
     pool = NodePool(half_life=None, window=3600, tumbling_window=True)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = Usage(
@@ -42,7 +42,7 @@ def test_a_tumbling_window_starts_anew() -> None:
     assert decayed(row, pool, noon + timedelta(minutes=70)).used[0] == 600
 
 
-def test_only_what_is_held_beyond_quota_is_charged(stage: Stage) -> None:
+def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     stage.cast.vision.quotas.update(gpu_milli=1000)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     stage.tick(2)
@@ -60,7 +60,7 @@ def test_only_what_is_held_beyond_quota_is_charged(stage: Stage) -> None:
     assert row.used[0] == pytest.approx(integral(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
-def test_standings_say_share_and_what_is_held_and_asked_for(stage: Stage) -> None:
+def test_standings_have_share_allocated_and_requested(stage: Stage) -> None:
     stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)
     row = QueueStanding.objects.get(project=stage.cast.vision)

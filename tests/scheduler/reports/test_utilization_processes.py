@@ -1,4 +1,4 @@
-"""Real schedulers measure real pods and count no second twice."""
+"""Tests that real schedulers measure real pods and count no second twice."""
 
 import signal
 from pathlib import Path
@@ -17,30 +17,28 @@ BUSY = "while [ ! -e {flag} ]; do :; done"
 
 
 def measured(workload: Workload) -> float:
-    """How many seconds of processor time were read last."""
+    """Return the seconds of processor time of the last sample."""
     readings = PodUse.objects.filter(pod__workload=workload)
     return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
 
 
 def written(workload: Workload, step: int) -> float:
-    """How many seconds of processor time stand in the points."""
+    """Return the seconds of processor time in the stored points."""
     points = UsePoint.objects.filter(pod__workload=workload, step=step)
     return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
 
 
-def gpus_that_tell(place: Path) -> Path:
-    """Stands in for nvidia-smi."""
+def fake_nvidia_smi(place: Path) -> Path:
+    """Install a stand-in for nvidia-smi."""
     lines = "\\n".join(f"{index}, GPU-{index}, {10 * index}, {1000 + index}" for index in range(8))
     place.write_text(f"#!/bin/sh\nprintf '{lines}\\n'\n")
     place.chmod(0o700)
     return place
 
 
-def test_what_pods_use_is_measured_across_the_death_of_who_measures(
-    cast: Cast, schedulers: Schedulers
-) -> None:
+def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedulers: Schedulers) -> None:
     schedulers.env |= {
-        "BERTH_MEASURE_SECONDS": "1", "BERTH_GPU_PROBE": str(gpus_that_tell(schedulers.home / "smi")),
+        "BERTH_MEASURE_SECONDS": "1", "BERTH_GPU_PROBE": str(fake_nvidia_smi(schedulers.home / "smi")),
     }  # fmt: skip
     first = schedulers.start()
     flag = schedulers.home / "over"

@@ -1,4 +1,4 @@
-"""Reasons do not reveal names of other tenants' work."""
+"""Tests that reasons do not reveal names of other tenants' workloads."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from scheduler.reports.explanations.writer import Explanations
 from tests.scheduler.stage import Stage
 
 
-def told_behind(stage: Stage, other: str) -> str:
-    """What the row of vision/train-1 says when it has to wait behind the other."""
+def texts_behind(stage: Stage, other: str) -> str:
+    """Return the texts on vision/train-1 when it is pending behind the other workload."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
@@ -24,18 +24,18 @@ def told_behind(stage: Stage, other: str) -> str:
 
 
 @pytest.mark.parametrize("other", ["ads/secret-bid", "visions/secret-bid"])
-def test_who_waits_behind_a_stranger_does_not_learn_its_name(stage: Stage, other: str) -> None:
-    told = told_behind(stage, other)
-    assert "secret-bid" not in told
-    assert "a workload of another project" in told
+def test_reason_hides_the_name_of_another_projects_workload(stage: Stage, other: str) -> None:
+    texts = texts_behind(stage, other)
+    assert "secret-bid" not in texts
+    assert "a workload of another project" in texts
 
 
-def test_who_waits_behind_a_neighbour_learns_its_name(stage: Stage) -> None:
-    assert "vision/first" in told_behind(stage, "vision/first")
+def test_reason_names_a_workload_of_the_same_project(stage: Stage) -> None:
+    assert "vision/first" in texts_behind(stage, "vision/first")
 
 
-def test_nor_does_who_made_others_give_way_because_nodes_are_kept_for_that_stranger(stage: Stage) -> None:
-    """What was refused before is told to the project that it was for: of a third one it learns no name."""
+def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage) -> None:
+    """Rejected alternatives are shown to the preemptor's project, without names of third projects."""
     cast = stage.cast
     NodePool.objects.filter(pk=cast.pool.pk).update(reservation_after=0)
     cast.research.quotas.update(gpu_milli=3000)

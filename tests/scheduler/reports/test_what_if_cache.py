@@ -1,4 +1,4 @@
-"""Cached dry runs save effort and change no answer."""
+"""Tests that cached dry runs save effort and change no answer."""
 
 import pytest
 from django.db import connection
@@ -13,22 +13,22 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_if_cache, "_shared", what_if_cache.WhatIfCache())
 
 
-def asked(stage: Stage, **document: object) -> Prediction:
+def predict(stage: Stage, **document: object) -> Prediction:
     document = {**training("asked", **{"roles": TWO, **document}), "project": "vision"}
     return dry_run(acting=stage.cast.alice, document=document, now=stage.clock.now())
 
 
-def afresh(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Prediction:
+def predict_without_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Prediction:
     with monkeypatch.context() as patch:
         patch.setattr(what_if_cache, "_shared", what_if_cache.WhatIfCache())
-        return asked(stage, **document)
+        return predict(stage, **document)
 
 
-def test_an_answer_is_the_same_whatever_was_asked_before(
+def test_prediction_does_not_depend_on_earlier_dry_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = set()
@@ -44,43 +44,41 @@ def test_an_answer_is_the_same_whatever_was_asked_before(
     documents: list[dict[str, object]] = [{}, {"priority": 90}, {"preemptible": False}, {"roles": large}]
     for change in changes:
         for document in documents:
-            found = asked(stage, **document)
-            assert found == afresh(stage, monkeypatch, **document)
-            outcomes.add(found.outcome)
+            prediction = predict(stage, **document)
+            assert prediction == predict_without_cache(stage, monkeypatch, **document)
+            outcomes.add(prediction.outcome)
         change()
         stage.tick(2, seconds=5)
     assert outcomes == {"would_start", "would_wait", "would_evict", "unschedulable"}
 
 
-def test_a_second_question_reads_no_row_that_is_as_it_was(stage: Stage) -> None:
+def test_second_dry_run_rereads_no_unchanged_row(stage: Stage) -> None:
     stage.submit("first", roles=TWO)
     stage.tick(2)
-    asked(stage)
+    predict(stage)
     with CaptureQueriesContext(connection) as queries:
-        asked(stage)
+        predict(stage)
     read = [each["sql"] for each in queries if "FROM projects_workload AS work" in each["sql"]]
     assert read and not any("work.priority" in sql for sql in read), "versions only"
 
 
-def test_who_asks_at_the_same_moment_begins_with_nothing_known(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_dry_run_starts_with_an_empty_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
     with what_if_cache.shared_cache() as mine:
-        assert asked(stage).outcome == "would_start"
+        assert predict(stage).outcome == "would_start"
         with what_if_cache.shared_cache() as other:
             assert other is not mine
     with what_if_cache.shared_cache() as again:
         assert again is mine
 
 
-def test_a_question_that_fails_leaves_the_way_free(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: object) -> None:
+def test_failed_dry_run_releases_the_cache(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
         raise RuntimeError("broken")
 
     with monkeypatch.context() as patch:
         patch.setattr("scheduler.reports.what_if.dry_run.decide_pools", broken)
         with pytest.raises(RuntimeError):
-            asked(stage)
+            predict(stage)
     monkeypatch.setattr(what_if_cache, "PATIENCE", 0.01)
-    assert asked(stage) == afresh(stage, monkeypatch)
+    assert predict(stage) == predict_without_cache(stage, monkeypatch)

@@ -1,6 +1,6 @@
 """Laws about evictions: victims, preemptors and rules.
 
-Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
 
 from collections import defaultdict
@@ -15,10 +15,10 @@ from scheduler.engine.plan import Evict, Kind, Plan
 from tests.engine.reference.replay import (
     ALIVE,
     Cluster,
-    asked,
     bounds_of,
     clusters_along,
     placed,
+    requested,
     roles,
 )
 
@@ -26,7 +26,7 @@ Broken = Iterator[str]
 FOR_ANOTHER = (Kind.CONSOLIDATE, Kind.RECLAIM, Kind.PREEMPT)
 
 
-def firm_work_never_gives_way(snapshot: Snapshot, plan: Plan) -> Broken:
+def non_preemptible_work_is_never_evicted(snapshot: Snapshot, plan: Plan) -> Broken:
     firm = {w.name: w for w in snapshot.workloads if not w.preemptible}
     for bundle in plan.bundles:
         for eviction in bundle.evictions:
@@ -35,22 +35,22 @@ def firm_work_never_gives_way(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Who, for whom, by which rule; and whom it serves is placed in the same bundle."""
+    """Check that each eviction names victim, rule and a preemptor that the same bundle places."""
     for bundle in plan.bundles:
-        told = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
-        done = {(s.workload, s.role, s.index) for s in bundle.steps if isinstance(s, Evict)}
-        if told != done:
-            yield f"bundle for {bundle.workload}: audit and steps differ: {sorted(told ^ done)}"
+        audited = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
+        evicted = {(s.workload, s.role, s.index) for s in bundle.steps if isinstance(s, Evict)}
+        if audited != evicted:
+            yield f"bundle for {bundle.workload}: audit and steps differ: {sorted(audited ^ evicted)}"
         for eviction in bundle.evictions:
             if not eviction.rule:
-                yield f"{eviction.workload} gives way by no rule"
+                yield f"{eviction.workload} is evicted by no rule"
             if eviction.kind in FOR_ANOTHER and eviction.preemptor is None:
-                yield f"{eviction.workload} is evicted ({eviction.kind}) for nobody"
+                yield f"{eviction.workload} is evicted ({eviction.kind}) without a preemptor"
             if eviction.preemptor not in (None, eviction.workload, *placed(bundle)):
                 yield f"{eviction.preemptor} gets nothing for the eviction of {eviction.workload}"
 
 
-def moving_loses_nobody(snapshot: Snapshot, plan: Plan) -> Broken:
+def consolidation_places_every_moved_pod(snapshot: Snapshot, plan: Plan) -> Broken:
     settings = {pool.name: pool.consolidation for pool in snapshot.pools}
     for bundle, _, after in clusters_along(snapshot, plan):
         if bundle.kind is not Kind.CONSOLIDATE:
@@ -79,16 +79,16 @@ def priority_rules_inside_a_project_only(snapshot: Snapshot, plan: Plan) -> Brok
                 yield f"{winner.name} reclaims from {victim.name} of its own project"
 
 
-def nobody_inside_quota_pays(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Where two paths part, somebody taken from stood above quota in what the newcomer asks for."""
+def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Check that the victim's diverging queue was over quota in a resource that the preemptor requests."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, _ in clusters_along(snapshot, plan):
         winner = before.workloads[bundle.workload]
-        wanted = _asked_kinds(winner)
+        wanted = _requested_kinds(winner)
         for eviction in bundle.evictions:
             if eviction.kind is not Kind.RECLAIM or eviction.workload in placed(bundle):
                 continue
-            queue = _parting(before, eviction.workload, winner.name)
+            queue = _diverging_queue(before, eviction.workload, winner.name)
             quota = quotas.get((bundle.pool, queue)) or Bounds(0, None, None)
             held = before.allocated(bundle.pool, queue)
             if all(
@@ -96,34 +96,34 @@ def nobody_inside_quota_pays(snapshot: Snapshot, plan: Plan) -> Broken:
                 for kind, most, have in zip(RESOURCES, quota, held, strict=True)
                 if kind in wanted
             ):
-                yield f"{queue} holds {held} of quota {quota} and pays for {winner.name}"
+                yield f"{queue} holds {held} of quota {quota} and is reclaimed for {winner.name}"
 
 
-def nobody_is_taken_below_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """In something that is asked for, each lump leaves its queue at or above quota, or straddled quota."""
+def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Check that in a requested resource each victim leaves its queue at or over quota, or straddled it."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in clusters_along(snapshot, plan):
         winner = before.workloads[bundle.workload]
-        wanted = _asked_kinds(winner)
-        lumps: dict[str, list[Amounts]] = defaultdict(list)
+        wanted = _requested_kinds(winner)
+        by_queue: dict[str, list[Amounts]] = defaultdict(list)
         for eviction in bundle.evictions:
             if eviction.kind is Kind.RECLAIM and eviction.workload not in placed(bundle):
-                queue = _parting(before, eviction.workload, winner.name)
-                lumps[queue].append(_lump(before, after, eviction.workload))
-        for queue, taken in lumps.items():
+                queue = _diverging_queue(before, eviction.workload, winner.name)
+                by_queue[queue].append(_freed_by(before, after, eviction.workload))
+        for queue, amounts in by_queue.items():
             quota = quotas.get((bundle.pool, queue)) or Bounds(0, None, None)
             left = after.allocated(bundle.pool, queue)
-            biggest = [max(column) for column in zip(*taken, strict=True)]
+            biggest = [max(column) for column in zip(*amounts, strict=True)]
             if all(
-                most is None or have + lump <= most
-                for kind, most, have, lump in zip(RESOURCES, quota, left, biggest, strict=True)
+                most is None or have + most_of_one <= most
+                for kind, most, have, most_of_one in zip(RESOURCES, quota, left, biggest, strict=True)
                 if kind in wanted
             ):
-                yield f"{queue} is left with {left}, quota {quota}, last lump {biggest}"
+                yield f"{queue} is left with {left}, quota {quota}, largest victim {biggest}"
 
 
-def only_the_entitled_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Its project ends within quota or fair share. (Where history counts, a turn may be owed.)"""
+def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Check that the preemptor's project ends within quota or fair share, unless history counts."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
     for bundle, _, after in clusters_along(snapshot, plan):
@@ -132,7 +132,7 @@ def only_the_entitled_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
             continue
         held = after.allocated(bundle.pool, winner.project)
         for kind, most, share, have in zip(RESOURCES, *due[bundle.pool, winner.project], held, strict=True):
-            if kind in _asked_kinds(winner) and most is not None and have > max(most, share):
+            if kind in _requested_kinds(winner) and most is not None and have > max(most, share):
                 yield f"{winner.name} reclaims, {winner.project} holds {have} of {kind}: {most}, {share}"
 
 
@@ -165,8 +165,8 @@ def preemption_delay_is_respected(snapshot: Snapshot, plan: Plan) -> Broken:
             yield f"{winner.name} evicts within its own delay"
 
 
-def growth_gives_way_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
-    """A victim that is shrunk keeps its gang, or what it had of it."""
+def elastic_replicas_are_evicted_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Check that a scaled-down victim keeps its gang, or the pods it had of it."""
     for bundle, before, after in clusters_along(snapshot, plan):
         for eviction in bundle.evictions:
             victim, shrunk = eviction.workload, not eviction.whole and eviction.kind is not Kind.STALE_GANG
@@ -174,7 +174,7 @@ def growth_gives_way_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{victim} is shrunk below its minimum"
 
 
-def _asked_kinds(workload: Workload) -> set[str]:
+def _requested_kinds(workload: Workload) -> set[str]:
     wanted = set()
     for role in roles(workload.tree):
         request = role.request
@@ -185,30 +185,30 @@ def _asked_kinds(workload: Workload) -> set[str]:
     return wanted
 
 
-def _parting(cluster: Cluster, victim: str, winner: str) -> str:
-    """The queue on the victim's side where the two paths part."""
+def _diverging_queue(cluster: Cluster, victim: str, winner: str) -> str:
+    """Return the queue on the victim's side where the two paths diverge."""
     winners = set(cluster.path(winner))
     return [queue for queue in cluster.path(victim) if queue not in winners][-1]
 
 
-def _lump(before: Cluster, after: Cluster, workload: str) -> Amounts:
+def _freed_by(before: Cluster, after: Cluster, workload: str) -> Amounts:
     total = Amounts()
     for pod in before.of(workload, ALIVE):
-        total = total.plus(asked(before.workloads[workload], pod))
+        total = total.plus(requested(before.workloads[workload], pod))
     for pod in after.of(workload, ALIVE):
-        total = total.minus(asked(after.workloads[workload], pod))
+        total = total.minus(requested(after.workloads[workload], pod))
     return total
 
 
 LAWS = (
-    firm_work_never_gives_way,
+    non_preemptible_work_is_never_evicted,
     every_eviction_is_accounted_for,
-    moving_loses_nobody,
+    consolidation_places_every_moved_pod,
     priority_rules_inside_a_project_only,
-    nobody_inside_quota_pays,
-    nobody_is_taken_below_quota,
-    only_the_entitled_reclaim,
+    reclaim_takes_from_queues_over_quota,
+    reclaim_leaves_queues_their_quota,
+    only_queues_below_their_share_reclaim,
     minimum_runtimes_are_respected,
     preemption_delay_is_respected,
-    growth_gives_way_before_gangs,
+    elastic_replicas_are_evicted_before_gangs,
 )
