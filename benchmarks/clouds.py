@@ -16,13 +16,13 @@ from pools.providers.base import (
     ProvisionResult,
 )
 
-AT_ONCE = 500  # instances that one call brings at most
+AT_ONCE = 500  # maximum number of instances per call
 WARNING = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
 class Luck:
-    """Parts of all calls or machines; the last two of all machines in an hour."""
+    """Probabilities per call or machine; the last two per machine and hour."""
 
     refused: float = 0.05
     answer_lost: float = 0.02
@@ -42,7 +42,7 @@ class _Machine:
 
 
 class Cloud:
-    """The provider's port, on a clock that is told what time it is by `pass_time`."""
+    """The provider port, on a clock that `pass_time` moves."""
 
     machines_join = False
 

@@ -1,7 +1,7 @@
 """Benchmark one scheduling decision on clusters of usual sizes: `python -m benchmarks.decide [NAME ...]`.
 
-`decide` is timed, laying out included; making the snapshot is timed apart, memory is measured in a run of its
-own. Results are printed and written to benchmarks/results/.
+`decide` is timed including the layout; making the snapshot is timed apart, and memory is measured in a
+separate run. Results are printed and written to benchmarks/results/.
 """
 
 import gc
@@ -38,8 +38,8 @@ TINY_STEADY = (10, 5, 1_000)
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of shapes.")
-    asked = options.parse_args()
-    names = TINY_SHAPES if asked.tiny else asked.names
+    arguments = options.parse_args()
+    names = TINY_SHAPES if arguments.tiny else arguments.names
 
     def chosen(name: str) -> bool:
         return not names or any(word in name for word in names)
@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
     rows = [_measured(name, make) for name, make in SHAPES.items() if chosen(name)]
     if any(map(chosen, CHANGES)):
-        rows += _carried(chosen, TINY_STEADY if asked.tiny else STEADY)
+        rows += _carried(chosen, TINY_STEADY if arguments.tiny else STEADY)
     if not names:
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
@@ -66,7 +66,7 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
 
 
 def _carried(chosen: Callable[[str], bool], size: tuple[int, int, int]) -> Iterator[dict[str, object]]:
-    """Cycle after cycle on one lay-out; making the changes and reading plans is not measured with it."""
+    """Time cycles on one layout, without making the changes and reading the plans."""
     for name, (change, changed) in CHANGES.items():
         if not chosen(name):
             continue
@@ -93,7 +93,7 @@ def _timed(step: Callable[[], Answer]) -> tuple[float, Answer]:
 
 
 def _peak(step: Callable[[], object]) -> float:
-    """MiB that the decision takes at most, on top of the snapshot."""
+    """Return the peak memory of the decision in MiB, on top of the snapshot."""
     gc.collect()
     tracemalloc.start()
     step()
@@ -108,7 +108,7 @@ def _row(
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     row: dict[str, object] = {
         "name": name,
-        "cpu_ms": round(statistics.median(spent) * 1000, 2),  # what a machine of its own would take
+        "cpu_ms": round(statistics.median(spent) * 1000, 2),  # as on an otherwise idle machine
         "least_ms": round(min(spent) * 1000, 2),
         "peak_mib": peak,
         "snapshot_ms": None if made is None else round(made * 1000, 1),
@@ -129,10 +129,10 @@ def machine() -> str:
 
 
 def commit() -> str:
-    found = subprocess.run(
+    process = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
 if __name__ == "__main__":

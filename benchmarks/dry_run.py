@@ -1,9 +1,9 @@
 """Benchmark the live preview of the submission page in a large installation: `python -m benchmarks.dry_run`.
 
 10,000 live workloads of one GPU in 30 projects, on rows that the real loop has placed on 500 nodes: 4,000 run
-and 6,000 wait. A person types; each answer is asked for through the page's
-own address. Counted is the CPU time of the web process: of its first answer, in which it knows no document
-yet, and the least and the middle of seven later ones, between which somebody else's workload ends or comes.
+and 6,000 are pending. A user types; each answer is requested at the page's own address. Measured is the CPU
+time of the web process: for its first answer, with an empty cache, and the minimum and median of seven later
+ones, between which another user's workload ends or is submitted.
 """
 
 import json
@@ -25,8 +25,8 @@ DOCUMENTS = {
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
-    asked = options.parse_args()
-    live = 400 if asked.tiny else asked.live
+    arguments = options.parse_args()
+    live = 400 if arguments.tiny else arguments.live
     with own_database("dry-run"):
         rows = _measured(live)
     from benchmarks.decide import RESULTS, commit, machine
@@ -55,9 +55,9 @@ def _measured(live: int) -> list[dict[str, Any]]:
     print(f"{Workload.objects.filter(phase='running').count()} run, the others of {live} wait")
     client, rows = Client(), []
     client.force_login(User.objects.get(username="bench"))
-    _asked(client, {"gpu": 1, "replicas": 1})  # what a process loads once belongs to no answer
+    _answer(client, {"gpu": 1, "replicas": 1})  # what a process loads once belongs to no answer
     for what, role in DOCUMENTS.items():
-        first = _asked_first(client, role)
+        first = _first_answer(client, role)
         later = [_after_a_change(client, role, number) for number in range(TIMES)]
         row = {
             "what": what, "first_cpu_ms": first,
@@ -68,13 +68,13 @@ def _measured(live: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _asked_first(client: Any, role: dict[str, int]) -> int:
-    """By a process that knows nothing yet."""
+def _first_answer(client: Any, role: dict[str, int]) -> int:
+    """Measure the answer of a process with an empty cache."""
     from scheduler.reports.what_if import what_if_cache
 
     what_if_cache._shared = what_if_cache.WhatIfCache()
     what_if_cache.SPECS._specs.clear()
-    return _asked(client, role)
+    return _answer(client, role)
 
 
 def _after_a_change(client: Any, role: dict[str, int], number: int) -> int:
@@ -82,10 +82,10 @@ def _after_a_change(client: Any, role: dict[str, int], number: int) -> int:
 
     waiting = Workload.objects.filter(phase="pending").order_by("pk")
     Workload.objects.filter(pk=waiting[number].pk).update(priority=60 + number)
-    return _asked(client, role)
+    return _answer(client, role)
 
 
-def _asked(client: Any, role: dict[str, int]) -> int:
+def _answer(client: Any, role: dict[str, int]) -> int:
     document = {
         "name": "asked", "project": "p03", "pools": ["bench"], "command": "python train.py",
         "roles": [{"name": "worker", "cpu": 4, "memory_mib": 16384, **role}],

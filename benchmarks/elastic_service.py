@@ -1,7 +1,8 @@
 """Chart how a service follows its load: `python -m benchmarks.elastic_service`.
 
-A real Berth, a real sglang-router and engines that pretend to compute, all on this machine. What was seen
-goes to docs/elastic-service.json, its chart to docs/elastic-service.svg; with `--draw` only that is made.
+A real Berth, a real sglang-router and engines that pretend to compute, all on this machine. The measurements
+are written to docs/elastic-service.json, the chart to docs/elastic-service.svg; with `--draw` only the
+chart.
 """
 
 import json
@@ -27,11 +28,11 @@ Points = Sequence[tuple[float, float]]
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--draw", action="store_true", help="Draw what was seen the last time.")
-    asked = options.parse_args()
-    if asked.tiny:
+    arguments = options.parse_args()
+    if arguments.tiny:
         print(f"drawn: {len(chart(seen(tiny=True)))} characters")
         return
-    if not asked.draw:
+    if not arguments.draw:
         DATA.write_text(json.dumps(seen(), indent=1) + "\n")
     CHART.write_text(chart(json.loads(DATA.read_text())))
 
@@ -86,7 +87,7 @@ def chart(data: dict[str, Any]) -> str:
 
 
 def panel(place: int, end: float, most: float, lines: Sequence[tuple[str, str, Points]]) -> Iterable[str]:
-    """Steps: a count stands until it changes."""
+    """Return steps: a count stays until it changes."""
     top = TOP + place * (PANEL + GAP)
     yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="{GRID}"/>'
     for mark in marks(most):

@@ -1,7 +1,8 @@
 """Benchmark explanations of pending workloads: `python -m benchmarks.explaining [LIVE ...]`.
 
-One request over REST, with the story of the shares, in the server's own CPU time. *Before the first cycle*
-everything live is looked at to tell it; afterwards what the last cycle wrote down is. All workloads wait.
+One request over REST, with the fair-share explanation, in the server's own CPU time. *Before the first
+cycle* all live workloads are read for it; afterwards the records of the last cycle. All workloads are
+pending.
 """
 
 import argparse
@@ -27,11 +28,11 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("sizes", nargs="*", type=int, metavar="LIVE", help="Numbers of live workloads.")
     options.add_argument("--inside", type=int, help=argparse.SUPPRESS)
-    asked = options.parse_args()
-    if asked.inside:
-        print(json.dumps(inside(asked.inside)))
+    arguments = options.parse_args()
+    if arguments.inside:
+        print(json.dumps(inside(arguments.inside)))
     else:
-        measure([200] if asked.tiny else asked.sizes or SIZES, keep=not asked.tiny)
+        measure([200] if arguments.tiny else arguments.sizes or SIZES, keep=not arguments.tiny)
 
 
 def measure(sizes: Sequence[int], *, keep: bool) -> None:
@@ -54,8 +55,8 @@ def measure(sizes: Sequence[int], *, keep: bool) -> None:
     if not keep:
         return
     RESULTS.mkdir(exist_ok=True)
-    told = {"machine": machine(), "commit": commit(), "runs": RUNS, "rows": rows}
-    (RESULTS / "explaining.json").write_text(json.dumps(told, indent=1) + "\n")
+    report = {"machine": machine(), "commit": commit(), "runs": RUNS, "rows": rows}
+    (RESULTS / "explaining.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 def inside(live: int) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def inside(live: int) -> dict[str, Any]:
     client.force_login(User.objects.get(username="bench"))
     last = Workload.objects.order_by("pk")[live // 2]
 
-    def asked() -> list[float]:
+    def answer_times() -> list[float]:
         spent = []
         for _ in range(RUNS + 1):
             start = time.process_time()
@@ -87,10 +88,10 @@ def inside(live: int) -> dict[str, Any]:
             assert response.status_code == 200, response.content
         return spent[1:]
 
-    before = asked()
+    before = answer_times()
     seen = observe(NOON, SpecCache())
     store_standings(seen, decide_pools(seen.snapshot).queues)
-    after = asked()
+    after = answer_times()
     names = ("before_the_first_cycle", "from_what_it_wrote")
     return {"live": live} | {
         name: {"median_ms": round(statistics.median(spent), 1), "least_ms": round(min(spent), 1)}

@@ -1,8 +1,8 @@
 """Benchmark placement on the openb cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
 
 The cluster and the pods are those of the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
-nodes, 6,212 GPUs. Arrival only: nodes and pods are shuffled once per seed, pods are drawn until 130 % of
-all GPUs are asked for, each is offered once, and nothing leaves. All of it is one decision of the engine.
+nodes, 6,212 GPUs. Pods only arrive: nodes and pods are shuffled once per seed, pods are drawn until 130 % of
+all GPUs are requested, each is offered once, and none ends. The engine places all of them in one decision.
 """
 
 import csv
@@ -43,22 +43,22 @@ def main() -> None:
     options.add_argument("--lists", nargs="*", default=LISTS)
     options.add_argument("--placement", nargs="*", default=["fragmentation", "binpack"])
     options.add_argument("--moves", action="store_true", help="With consolidation afterwards, counted apart.")
-    asked = options.parse_args()
-    if asked.tiny:
-        asked.seeds, asked.lists = [42], LISTS[:1]
+    arguments = options.parse_args()
+    if arguments.tiny:
+        arguments.seeds, arguments.lists = [42], LISTS[:1]
     if not DATA.is_dir():
         print(f"skipped: {DATA} is not there; the trace is Alibaba's public clusterdata, gpu-v2023")
         return
     points = "".join(f"{point:>8}%" for point in POINTS)
     print(f"{'list':<10} {'placement':<14}{points}   CPU s   moves")
     rows = [
-        measured(name, Strategy(word), asked.seeds, asked.moves)
-        for name in asked.lists
-        for word in asked.placement
+        measured(name, Strategy(word), arguments.seeds, arguments.moves)
+        for name in arguments.lists
+        for word in arguments.placement
     ]
     RESULTS.mkdir(exist_ok=True)
-    if not asked.moves and asked.seeds == list(SEEDS) and tuple(asked.lists) == LISTS:
-        answer = {"machine": machine(), "commit": commit(), "seeds": asked.seeds, "rows": rows}
+    if not arguments.moves and arguments.seeds == list(SEEDS) and tuple(arguments.lists) == LISTS:
+        answer = {"machine": machine(), "commit": commit(), "seeds": arguments.seeds, "rows": rows}
         (RESULTS / "openb.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
@@ -81,13 +81,13 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
         "seconds": round(time.perf_counter() - started, 1),
         "moves": moved,
     }
-    figures = "".join(f"{found:>9.2f}" for found in row["allocated"])  # type: ignore[attr-defined]
+    figures = "".join(f"{percent:>9.2f}" for percent in row["allocated"])  # type: ignore[attr-defined]
     print(f"{name:<10} {strategy.value:<14}{figures} {row['cpu_seconds']:>7} {moved:>7}", flush=True)
     return row
 
 
 def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, by: Strategy) -> Snapshot:
-    """The whole arrival as one queue: who comes first waits longest."""
+    """Return the whole arrival as one queue: the first to arrive has waited longest."""
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
     line = offered(pods, chance, capacity * ARRIVING // 100)
@@ -102,7 +102,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
 
 
 def offered(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
-    """The list once, in another order; then drawn with replacement until the next would be too much."""
+    """Return the pods shuffled, then drawn with replacement until the next would exceed the limit."""
     line = chance.sample(pods, len(pods))
     total = sum(map(gpus, line))
     while total > most:
@@ -131,21 +131,21 @@ def _workload(name: str, at: int, row: Row) -> Workload:
 
 
 def curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
-    """Allocated by arrived, both in per cent of all GPUs."""
+    """Return the allocated by the arrived GPUs, both in percent of all GPUs."""
     capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
     placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}
     arrived = allocated = 0
-    found: dict[int, list[float]] = {}
+    points: dict[int, list[float]] = {}
     for workload in snapshot.workloads:
         request = workload.tree.children[0].request  # type: ignore[union-attr]
         arrived += request.amounts.gpu
         allocated += request.amounts.gpu if workload.name in placed else 0
-        found.setdefault(round(100 * arrived / capacity), []).append(100 * allocated / capacity)
-    return {x: statistics.mean(values) for x, values in found.items()}
+        points.setdefault(round(100 * arrived / capacity), []).append(100 * allocated / capacity)
+    return {x: statistics.mean(values) for x, values in points.items()}
 
 
 def at(allocated: dict[int, float], point: int) -> float:
-    """Allocated GPUs in per cent, after the last arrival up to this point: a small cluster has gaps."""
+    """Return the allocated GPUs in percent after the last arrival up to this point."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 
 

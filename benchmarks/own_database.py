@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
-    """Ends with the block, and everything in it."""
+    """Create a database, and drop it at the end of the block."""
     from berth.db.embedded import Embedded
     from berth.db.embedded import serving as database
 

@@ -1,8 +1,8 @@
 """Benchmark web pages in a large organisation: `python -m benchmarks.pages`.
 
-1,000 projects in 20 departments, 10,000 workloads of which 6,000 wait, 300 nodes, a month of usage of 300
-projects by the hour, 3,000 evictions, 300 budgets, on a database of its own. Counted are the server's CPU
-time and the time until the answer, without a network: the least of five.
+1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a month of hourly
+usage of 300 projects, 3,000 evictions and 300 budgets, on a database of its own. Measured are the server's
+CPU time and the time until the response, without a network: the minimum of five.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Benchmark large node pools: `python -m benchmarks.pools_at_size [NODES ...]`.
 
-The real autoscaler and reconciler on real rows, against a simulated cloud and simulated work, on a clock that
-is moved by hand. A line of gangs arrives at once and wants more nodes than the pool may have; they run for
-five to fifteen minutes each, are put back when a machine goes, and at the end nothing is wanted any more.
-Gangs are placed first come, first served, on whole nodes; the scheduler itself is measured elsewhere.
+The real autoscaler and reconciler on real rows, against a simulated cloud and simulated work, on a clock
+that is moved by hand. Gangs arrive at once and need more nodes than the pool may have; they run for five to
+fifteen minutes each, are requeued when a machine is lost, and in the end no node is needed. Gangs are placed
+first come, first served, on whole nodes; the scheduler itself is measured elsewhere.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchmarks.own_database import own_database
 
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
-GANGS = (1, 1, 2, 4, 8)  # nodes each wants
+GANGS = (1, 1, 2, 4, 8)  # nodes each needs
 RUNS = (300.0, 900.0)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = timedelta(hours=6)
@@ -44,7 +44,7 @@ class Figures:
     cpu_s: float = 0.0
     longest_pass_cpu_s: float = 0.0
     restarts: int = 0
-    surplus_minutes: float = 0.0  # instances that cost money and serve no node
+    surplus_minutes: float = 0.0  # instances that cost money and belong to no node
     node_minutes: float = 0.0
     leaks: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -55,8 +55,8 @@ class Figures:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("sizes", nargs="*", type=int, metavar="NODES", help="Numbers of nodes.")
-    asked = options.parse_args()
-    sizes, rows = [8] if asked.tiny else asked.sizes, []
+    arguments = options.parse_args()
+    sizes, rows = [8] if arguments.tiny else arguments.sizes, []
     with own_database("pools"):
         for size in sizes or SIZES:
             rows.append(vars(measured(size)))
@@ -85,7 +85,7 @@ def measured(size: int) -> Figures:
 
 
 class Play:
-    """One pool, from nothing to its maximum and back."""
+    """One pool, from zero nodes to its maximum and back."""
 
     def __init__(self, size: int, figures: Figures, cloud: Any) -> None:
         from pools import services
@@ -116,7 +116,7 @@ class Play:
         self.figures.longest_pass_cpu_s = max(self.figures.longest_pass_cpu_s, took)
 
     def is_over(self) -> bool:
-        """Nothing waits, runs or is paid for, for longer than an orphan's grace."""
+        """Return whether no gang and no paid instance is left, for longer than an orphan's grace period."""
         if self.waiting or self.running or self.cloud.paid():
             self.ended_work = None
         elif self.ended_work is None:
@@ -128,15 +128,15 @@ class Play:
 
         from pools.models import Node, ScalingEvent
 
-        told = ScalingEvent.objects.filter(pool=self.pool).order_by().values_list("kind")
+        kinds = ScalingEvent.objects.filter(pool=self.pool).order_by().values_list("kind")
         figures, seconds = self.figures, (self.cloud.now - START).total_seconds()
-        figures.simulated_s, figures.history = seconds, Counter(dict(told.annotate(n=Count("pk"))))
+        figures.simulated_s, figures.history = seconds, Counter(dict(kinds.annotate(n=Count("pk"))))
         figures.calls, figures.fates = self.cloud.calls, self.cloud.fates
         living = set(Node.objects.filter(pool=self.pool, ended_at=None).values_list("instance_id", flat=True))
         figures.leaks = len(self.cloud.paid() ^ living)
 
     def _work(self, states: dict[int, str]) -> None:
-        """Gangs end, or lose a node and wait again; those that fit on free ready nodes start."""
+        """End gangs, requeue those that lost a node, and start those that fit on free ready nodes."""
         now, going_on = self.cloud.now, []
         for gang in self.running:
             if not gang.on <= states.keys():
@@ -155,7 +155,7 @@ class Play:
         self.running = going_on
 
     def _scale(self, states: dict[int, str]) -> None:
-        """What the scheduler tells pools in each tick, and the pass that follows."""
+        """Report demand to the pool as the scheduler does each tick, then reconcile."""
         from pools import services
         from pools.engine.victims import Work
         from pools.models import Node

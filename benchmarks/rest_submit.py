@@ -1,9 +1,9 @@
 """Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
-A server process of our own on a database of its own, in which nothing else happens. Beside the rate stands
-the processor time of the server for one request, which says the same on a busy machine as on an idle one.
-`--handler pages` serves REST as Django serves pages, `--handler rest` in one hop, `--handler wsgi` by a
-server of threads (Python's own, for comparison only).
+A server process on a database of its own, without other load. Beside the rate stands the processor time of
+the server per request, which is the same on a busy machine as on an idle one. `--handler pages` serves REST
+as Django serves pages, `--handler rest` in one hop, `--handler wsgi` by a threaded server (Python's own, for
+comparison).
 """
 
 import contextlib
@@ -73,9 +73,9 @@ def main() -> None:
     options.add_argument("--clients", type=int, nargs="*", default=[1, 8])
     options.add_argument("--handler", choices=["pages", "rest", "wsgi"], nargs="*", default=["rest"])
     options.add_argument("--json", type=Path, help="where to write the figures")
-    asked = options.parse_args()
-    if asked.tiny:
-        asked.seconds, asked.clients, asked.json = 0.3, [1, 2], None
+    arguments = options.parse_args()
+    if arguments.tiny:
+        arguments.seconds, arguments.clients, arguments.json = 0.3, [1, 2], None
     rows = []
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as place, database(Path(place)) as env:
         token = run(PREPARE, env)
@@ -83,18 +83,18 @@ def main() -> None:
             f"{'handler':<8} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
             f"{'CPU ms each':>12}"
         )
-        for handler in asked.handler:
+        for handler in arguments.handler:
             with server(handler, env) as (address, process):
-                measure(address, token, process, 1, min(asked.seconds, 1.0))  # warm up
-                for clients in asked.clients:
-                    row = {"handler": handler, **measure(address, token, process, clients, asked.seconds)}
+                measure(address, token, process, 1, min(arguments.seconds, 1.0))  # warm up
+                for clients in arguments.clients:
+                    row = {"handler": handler, **measure(address, token, process, clients, arguments.seconds)}
                     rows.append(row)
                     print(
                         f"{handler:<8} {clients:>7} {row['per_second']:>11.1f} {row['p50_ms']:>8.1f}"
                         f" {row['p99_ms']:>8.1f} {row['cpu_ms']:>12.2f}"
                     )
-    if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def measure(
@@ -160,10 +160,10 @@ def database(place: Path) -> Iterator[dict[str, str]]:
 
 def run(code: str, env: dict[str, str]) -> str:
     text = f"import django; django.setup()\n{code}"
-    told = subprocess.run(
+    process_result = subprocess.run(
         [sys.executable, "-c", text], env=env, check=True, stdout=subprocess.PIPE, text=True
     )
-    return told.stdout.strip().splitlines()[-1]
+    return process_result.stdout.strip().splitlines()[-1]
 
 
 @contextlib.contextmanager

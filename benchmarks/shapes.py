@@ -45,7 +45,7 @@ def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, 
 def work(
     name: str, project: str, pods: int, gpus: int, at: int = 0, on: tuple[tuple[str, int], ...] = ()
 ) -> Workload:
-    """`on`: the node and first device of each pod that runs."""
+    """Return a workload. `on`: the node and first device of each running pod."""
     role = Role("worker", pods, pods, Request(MILLI, gpus, 0, 1000, 1024, 1000, 1024))
     placed = tuple(
         Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
@@ -70,15 +70,15 @@ def place(size: int, jobs: int, projects: int, departments: int, pods: int = 1) 
 
 def half_running(size: int, jobs: int, projects: int) -> Snapshot:
     tenants = queues(projects, 2, size * PER_NODE / projects)
-    taken = seats(size)
+    used_seats = seats(size)
     return snapshot(size, tenants, [
-        work(f"j{j:05}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if j < jobs // 2 else ())
+        work(f"j{j:05}", f"p{j % projects:04}", 1, 1, j, (used_seats[j],) if j < jobs // 2 else ())
         for j in range(jobs)
     ])  # fmt: skip
 
 
 def consolidation(size: int) -> Snapshot:
-    """Every node half full of one-GPU jobs; gangs that need whole nodes wait."""
+    """Every node half full of one-GPU jobs; pending gangs need whole nodes."""
     running = [work(f"r{j:05}", "p0000", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size, 4))]
     wide = [work(f"w{j:02}", "p0001", 1, PER_NODE, 9000 + j) for j in range(5)]
     return snapshot(size, queues(2, 1, size * PER_NODE), running + wide)
@@ -92,7 +92,7 @@ def one_big_reclaim(size: int) -> Snapshot:
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Ten pods of a whole node each; fairness lets one GPU less go than they need."""
+    """Ten pods of a whole node each; fairness allows one GPU less than they need to be reclaimed."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -108,17 +108,17 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
 
 
 def steady(size: int, projects: int, jobs: int) -> Snapshot:
-    """A full cluster and a long line behind it, everybody at its quota: nothing is to be done."""
+    """A full cluster with a long queue and every queue at its quota: there is nothing to decide."""
     tenants = queues(projects, 20, size * PER_NODE / projects)
-    taken = seats(size)
+    used_seats = seats(size)
     return snapshot(size, tenants, [
-        work(f"j{j:06}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if j < len(taken) else ())
+        work(f"j{j:06}", f"p{j % projects:04}", 1, 1, j, (used_seats[j],) if j < len(used_seats) else ())
         for j in range(jobs)
     ])  # fmt: skip
 
 
 def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """A second later: so many of those who wait are not what they were."""
+    """Advance a second and change some pending workloads."""
     workloads = list(before.workloads)
     waiting = range(len(before.nodes) * PER_NODE, len(workloads))
     for at in waiting[turn * rows : (turn + 1) * rows]:
@@ -127,7 +127,7 @@ def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
 
 
 def used_more(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """The same, and what every queue used has changed as well, as it does where history counts."""
+    """Advance a second, change some pending workloads and every queue's usage, as with history."""
     now = one_changed(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
@@ -142,14 +142,14 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
 
 
 def some_ended(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """A second later: so many that ran are gone, and as many of those who wait may start."""
-    gone = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
-    staying = tuple(workload for workload in before.workloads if workload.name not in gone)
+    """Advance a second: some running workloads have ended, and as many pending ones may start."""
+    ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
+    staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)
 
 
 def many_kinds(size: int, kinds: int) -> Snapshot:
-    """A full cluster; so many different requests wait, each of them twice."""
+    """A full cluster with many different pending requests, each of them twice."""
     tenants = queues(50, 5, size * PER_NODE / 50)
     running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [

@@ -1,8 +1,8 @@
 """Benchmark six weeks of real tenants under every policy.
 
-`python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Our own policy plays the first
-6,000 jobs, and all of them with `--whole`, which takes minutes. The data is looked for in BERTH_TRACES, or
-../shared/data; where it is absent nothing is measured.
+`python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Our own policy replays the first
+6,000 jobs, and all of them with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
+../shared/data; without it nothing is measured.
 """
 
 import json
@@ -21,7 +21,7 @@ from scheduler.simulator.replay.policy import Policy
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-# Average, p99 (seconds) and use that others found for the same weeks, nodes and quotas.
+# Average and p99 (seconds) and utilization published for the same weeks, nodes and quotas.
 REFERENCE = {
     Policy.STATIC_FIFO: (133_880, 1_361_633, 0.582),
     Policy.STATIC_SKIP: (42_485, 896_076, 0.599),
@@ -30,7 +30,7 @@ REFERENCE = {
 }
 
 
-SLICE = 6_000  # jobs that our own policy plays unless it is asked for the whole
+SLICE = 6_000  # jobs that our own policy replays without --whole
 
 
 def main() -> int:
@@ -38,8 +38,8 @@ def main() -> int:
     options.add_argument("policies", nargs="*", metavar="POLICY", type=Policy)
     options.add_argument("--whole", action="store_true")
     options.add_argument("--checkpoint", type=int, metavar="SECONDS")
-    asked = options.parse_args()
-    jobs = 200 if asked.tiny else SLICE
+    arguments = options.parse_args()
+    jobs = 200 if arguments.tiny else SLICE
     collect_rarely()  # as `berth trace` does
     data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
     try:
@@ -49,17 +49,17 @@ def main() -> int:
         return 0
     rows = {}
     for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slow one last
-        if asked.policies and policy not in asked.policies:
+        if arguments.policies and policy not in arguments.policies:
             continue
-        is_slice = asked.tiny or (policy is Policy.FAIR and not asked.whole)
+        is_slice = arguments.tiny or (policy is Policy.FAIR and not arguments.whole)
         played = smaller(trace, None, jobs, 0) if is_slice else trace
-        told = _played(played, policy, asked.checkpoint)
+        summary = _played(played, policy, arguments.checkpoint)
         name = policy.value + (f", the first {jobs} jobs" if is_slice else "")
-        if policy is Policy.FAIR and asked.checkpoint:
-            name += f", saved every {asked.checkpoint} s"
-        rows[name] = told | {"commit": commit()}
-        print(_line(name, told), flush=True)
-    if not asked.tiny:
+        if policy is Policy.FAIR and arguments.checkpoint:
+            name += f", saved every {arguments.checkpoint} s"
+        rows[name] = summary | {"commit": commit()}
+        print(_line(name, summary), flush=True)
+    if not arguments.tiny:
         _keep(rows)
     return 0
 
@@ -78,7 +78,7 @@ def _played(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
 
 
 def _keep(rows: dict[str, object]) -> None:
-    """Beside what other runs found: a whole one takes minutes."""
+    """Merge the rows with those of other runs: a complete run takes minutes."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "tenants.json"
     before = json.loads(path.read_text())["policies"] if path.exists() else {}
@@ -86,15 +86,16 @@ def _keep(rows: dict[str, object]) -> None:
     path.write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _line(name: str, told: dict[str, object]) -> str:
-    waits, projects = told["queueing"], told["projects"]
+def _line(name: str, row: dict[str, object]) -> str:
+    waits, projects = row["queueing"], row["projects"]
     assert isinstance(waits, dict)
     assert isinstance(projects, dict)
     longest = max(project["in_quota"]["longest"] for project in projects.values())
     return (
         f"{name:<12} average {waits['average']:>9,} s  p50 {waits['p50']:>6,}  p99 {waits['p99']:>11,}  "
-        f"use {told['utilisation']:.1%}  longest in quota {longest:>9,.0f} s  gave way {told['evictions']}  "
-        f"lost {told['lost_gpu_hours']} GPU-h  {told['cpu_seconds']} s of CPU  reference {told['reference']}"
+        f"utilization {row['utilisation']:.1%}  longest in quota {longest:>9,.0f} s  "
+        f"evictions {row['evictions']}  lost {row['lost_gpu_hours']} GPU-h  {row['cpu_seconds']} s of CPU  "
+        f"reference {row['reference']}"
     )
 
 

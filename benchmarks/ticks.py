@@ -1,7 +1,7 @@
 """Benchmark a tick in which little or nothing changed: `python -m benchmarks.ticks [LIVE]`.
 
 The real loop on real rows in a database of its own, with a runtime in memory and pools that do not grow.
-Counted is the scheduler's own CPU time, not the database's, by step. Every eighth of the workloads waits.
+Measured is the scheduler's own CPU time by step, without the database's. Every eighth workload is pending.
 """
 
 import json
@@ -31,8 +31,8 @@ STEPS = {  # functions that scheduler/loop/tick.py calls, with their labels
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
-    asked = options.parse_args()
-    live = 160 if asked.tiny else asked.live
+    arguments = options.parse_args()
+    live = 160 if arguments.tiny else arguments.live
     collect_rarely()  # as the scheduler does
     with own_database("ticks"):
         rows = _measured(live)
@@ -49,7 +49,7 @@ def _measured(live: int) -> list[dict[str, Any]]:
 
     loop, runtime, clock = stage(live)
     began = time.process_time()
-    for _ in range(3):  # everybody who can starts, and runs
+    for _ in range(3):  # all workloads that fit start and run
         loop.tick()
         clock.advance(1)
     print(f"{live} workloads placed and running after {time.process_time() - began:.1f} s of CPU", flush=True)
@@ -78,7 +78,7 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
             before = time.process_time()
             loop.tick()
             spent["all"].append(time.process_time() - before)
-    middle = {step: round(statistics.median(found) * 1000, 1) for step, found in spent.items()}
+    middle = {step: round(statistics.median(seconds) * 1000, 1) for step, seconds in spent.items()}
     row = {"what": name, "cpu_ms": dict(sorted(middle.items(), key=lambda item: -item[1]))}
     print(f"{name:<18}" + "  ".join(f"{step} {ms}" for step, ms in row["cpu_ms"].items()), flush=True)
     return row
@@ -100,10 +100,10 @@ def _watched(spent: dict[str, list[float]]) -> Iterator[None]:
 
 
 def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    def timed(*given: Any, **named: Any) -> Any:
+    def timed(*args: Any, **named: Any) -> Any:
         before = time.process_time()
         try:
-            return step(*given, **named)
+            return step(*args, **named)
         finally:
             spent.append(time.process_time() - before)
 
@@ -111,7 +111,7 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
-    """A cluster that seven eighths of the workloads fill, one device each, or of so many nodes."""
+    """Create a cluster that seven eighths of the workloads fill, one device each, or of so many nodes."""
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
@@ -144,11 +144,11 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     held = lease.acquire("scheduler", "bench", 3600)
     assert held is not None
     context = SchedulerContext(held=held, runtimes=lambda pool: runtime)
-    return Loop(context=context, clock=clock, reconcile_pool=lambda *given: False), runtime, clock
+    return Loop(context=context, clock=clock, reconcile_pool=lambda *args: False), runtime, clock
 
 
 def _submit(live: int, projects: list[Any]) -> None:
-    """One through its door, the others as copies of its row."""
+    """Submit one workload through the service and copy its row for the others."""
     from django.contrib.auth.models import User
 
     from projects.acting import Acting

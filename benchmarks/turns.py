@@ -23,7 +23,7 @@ MODE = {"mode": "time_based", "half_life": 128, "window": 256, "k": 1.0}
 
 @dataclass(frozen=True)
 class Case:
-    sizes: Sequence[Sequence[int]]  # of each queue's jobs, one after the other
+    sizes: Sequence[Sequence[int]]  # GPUs of each queue's jobs, in order
     weights: Sequence[float] = ()
     departments: Sequence[str] = ()
     mode: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +52,8 @@ CASES: Mapping[str, Case] = {
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of cases.")
-    asked = options.parse_args()
-    names, cycles = (["2 queues of 16"], 32) if asked.tiny else (asked.names, CYCLES)
+    arguments = options.parse_args()
+    names, cycles = (["2 queues of 16"], 32) if arguments.tiny else (arguments.names, CYCLES)
     chosen = {name: case for name, case in CASES.items() if not names or any(n in name for n in names)}
     rows = []
     for name, case in chosen.items():
@@ -89,7 +89,7 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
 
 
 def _played(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
-    """After each cycle: what every queue holds, and how many workloads were stopped."""
+    """Return after each cycle what every queue holds, and the total number of evictions."""
     scenario = load(_document(case))
     world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]

@@ -1,8 +1,8 @@
 """Benchmark everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
 
-From the command to the first page, on an empty home and on the second start; memory at rest (each
-process's proportional share, so that shared pages count once); and how long it takes from sending a
-submission over REST until the scheduler has seen its process run (pool up, one workload at a time).
+Measured are the time from the command to the first page, on an empty home and on the second start; memory at
+rest (each process's proportional share, so that shared pages count once); and the time from a submission over
+REST until the scheduler has seen its process run (pool up, one workload at a time).
 """
 
 import json
@@ -21,14 +21,14 @@ from berth.client.config import Settings
 from tests.journeys.installation import Installation, Visitor, until
 
 Row = dict[str, Any]
-REST = 10.0  # seconds until what Berth does at its start is done
+REST = 10.0  # seconds until Berth's start-up work is done
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--workloads", type=int, default=100)
-    asked = options.parse_args()
-    workloads, rest = (1, 0.5) if asked.tiny else (asked.workloads, REST)
+    arguments = options.parse_args()
+    workloads, rest = (1, 0.5) if arguments.tiny else (arguments.workloads, REST)
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as place:
         berth = Installation(Path(place) / "home")
         try:
@@ -40,7 +40,7 @@ def main() -> None:
             berth.clear()
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    if asked.tiny:
+    if arguments.tiny:
         return
     RESULTS.mkdir(exist_ok=True)
     answer = {"machine": machine(), "commit": commit(), "rows": rows}
@@ -62,13 +62,13 @@ def at_rest(berth: Installation, seconds: float) -> Row:
 
 
 def share_of(pid: int) -> int:
-    """KiB that this process answers for."""
+    """Return the process's proportional share of memory in KiB."""
     try:
-        told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0
-    found = re.search(r"^Pss:\s+(\d+)", told, re.MULTILINE)
-    return int(found.group(1)) if found else 0
+    match = re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)
+    return int(match.group(1)) if match else 0
 
 
 def submissions(berth: Installation, count: int) -> Row:
@@ -77,7 +77,7 @@ def submissions(berth: Installation, count: int) -> Row:
     with Client(Settings(address, "", "")) as stranger:
         token = stranger.sign_in("admin", password)
     with Client(Settings(address, token, "vision")) as client:
-        for number in range(3):  # the pool grows for the first
+        for number in range(3):  # the pool scales up for the first
             latency(client, f"warm-{number}")
         seconds = sorted(latency(client, f"w-{number}") for number in range(count))
     return {
@@ -89,15 +89,15 @@ def submissions(berth: Installation, count: int) -> Row:
 
 
 def latency(client: Client, name: str) -> float:
-    """By the clock of this machine: before the request leaves, until the event that says it runs."""
+    """Return the seconds from sending the request until the event that the workload runs."""
     began = time.time()
     submitted = client.workloads.submit(
         {"name": name, "project": "vision", "command": "sleep 0.5", "roles": [{"replicas": 1, "gpu": 1}]}
     )
 
     def running() -> datetime | None:
-        told = client.workloads.events(submitted.id)
-        return next((event.at for event in told if event.kind == "running"), None)
+        events = client.workloads.events(submitted.id)
+        return next((event.at for event in events if event.kind == "running"), None)
 
     at = until(running)
     until(lambda: client.workloads.get(submitted.id).has_ended)

@@ -1,4 +1,4 @@
-"""Single plugins, and combinations of several."""
+"""Tests of single plugins and of combinations of several."""
 
 import dataclasses
 import os
@@ -42,16 +42,16 @@ def failing(*args: object) -> Any:
     raise ValueError("no such thing")
 
 
-def telling(told: list[str], name: str, *, enter: bool = True, leave: bool = True) -> Plugin:
+def recording(events: list[str], name: str, *, enter: bool = True, leave: bool = True) -> Plugin:
     @contextmanager
     def around(*facts: object) -> Iterator[None]:
         if not enter:
             raise RuntimeError(f"{name} does not begin")
-        told.append(f"+{name}")
+        events.append(f"+{name}")
         try:
             yield
         finally:
-            told.append(f"-{name}")
+            events.append(f"-{name}")
             if not leave:
                 raise RuntimeError(f"{name} does not end well")
 
@@ -60,7 +60,7 @@ def telling(told: list[str], name: str, *, enter: bool = True, leave: bool = Tru
 
 
 @pytest.mark.shows("PLG-02", "PLG-03")
-def test_a_plugin_is_a_value_with_a_name_and_six_hooks_none_of_them_needed() -> None:
+def test_plugin_has_a_name_and_six_optional_hooks() -> None:
     bare = Plugin("bare")
     assert [getattr(bare, hook) for hook in HOOKS] == [None] * 6
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -68,7 +68,7 @@ def test_a_plugin_is_a_value_with_a_name_and_six_hooks_none_of_them_needed() -> 
 
 
 @pytest.mark.shows("PLG-31")
-def test_each_step_of_the_builder_gives_another_plugin() -> None:
+def test_builder_steps_return_new_plugins() -> None:
     seen = [Plugin.create("stepwise")]
     for hook in HOOKS:
         seen.append(getattr(seen[-1], f"with_{hook}")(failing))
@@ -78,7 +78,7 @@ def test_each_step_of_the_builder_gives_another_plugin() -> None:
 
 
 @pytest.mark.shows("PLG-06", "PLG-09")
-def test_a_transform_leaves_its_input_and_the_other_fields_alone() -> None:
+def test_transform_changes_neither_its_input_nor_other_fields() -> None:
     before = Image("3.12", ("numpy",), (Index("https://example.org", ("numpy",)),), ("git",), {"A": "1"})
     after = transform_all([installing("torch")], before, TRAIN)
     assert before.pip == ("numpy",)
@@ -90,7 +90,7 @@ def test_a_transform_leaves_its_input_and_the_other_fields_alone() -> None:
 
 
 @pytest.mark.shows("PLG-04", "PLG-05")
-def test_a_transform_is_told_of_the_pool_and_adds_all_that_can_be_installed() -> None:
+def test_transform_gets_the_pool_and_may_add_every_kind_of_package() -> None:
     def everything(image: Image, cluster: Cluster) -> Image:
         image = image.with_pip("jax").with_index("https://example.org/cuda", "jaxlib").with_apt("libnuma1")
         return image.with_env(POOL=cluster.name, NODES=str(cluster.node_count))
@@ -105,12 +105,12 @@ def test_a_transform_is_told_of_the_pool_and_adds_all_that_can_be_installed() ->
 
 @pytest.mark.shows("PLG-07", "PLG-47")
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_transforms_follow_one_another_in_the_order_given(kind: Callable[[Any], Any]) -> None:
+def test_transforms_run_in_order(kind: Callable[[Any], Any]) -> None:
     plugins = kind([installing("second"), installing("first")])
     assert transform_all(plugins, Image(pip=("zero",)), TRAIN).pip == ("zero", "second", "first")
 
 
-def test_what_is_there_already_is_not_added_twice() -> None:
+def test_existing_entries_are_not_added_twice() -> None:
     image = Image(pip=("torch==2.9",)).with_pip("torch==2.9", "numpy").with_default_env(A="1")
     assert image.with_default_env(A="2") == Image(pip=("torch==2.9", "numpy"), env={"A": "1"})
 
@@ -125,7 +125,7 @@ def test_operations_are_appended_in_order_and_named_after_their_plugin() -> None
 
 
 @pytest.mark.shows("PLG-14", "PLG-15", "PLG-16")
-def test_the_first_decorator_is_outermost_and_each_may_change_what_goes_in_and_out() -> None:
+def test_first_decorator_is_outermost_and_may_change_arguments_and_result() -> None:
     def around(name: str) -> Plugin:
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda text, **more: f"{name}({function(text + name, **more)})"
@@ -143,7 +143,7 @@ def test_the_first_decorator_is_outermost_and_each_may_change_what_goes_in_and_o
 
 
 @pytest.mark.shows("PLG-48")
-def test_a_plugin_without_a_hook_is_passed_over() -> None:
+def test_plugin_without_the_hook_is_skipped() -> None:
     bare = Plugin("bare")
     assert transform_all([bare], Image(), TRAIN) == Image()
     assert bootstrap_all([bare], TRAIN) == ()
@@ -154,68 +154,72 @@ def test_a_plugin_without_a_hook_is_passed_over() -> None:
 
 @pytest.mark.shows("PLG-19", "PLG-24", "PLG-25")
 @pytest.mark.parametrize("hook", [Hook.AROUND_APP, Hook.AROUND_PROCESS])
-def test_a_context_is_entered_once_in_order_and_left_in_reverse(hook: Hook) -> None:
-    told: list[str] = []
-    plugins, record = [telling(told, "b"), telling(told, "a")], HookContexts(hook)
+def test_context_is_entered_once_in_order_and_left_in_reverse(hook: Hook) -> None:
+    events: list[str] = []
+    plugins, record = [recording(events, "b"), recording(events, "a")], HookContexts(hook)
     for _ in range(3):
         record.enter(plugins, InstanceInfo())
-    assert told == ["+b", "+a"]
+    assert events == ["+b", "+a"]
     assert record.names == ("b", "a")
     assert record.leave() == ()
-    assert told == ["+b", "+a", "-a", "-b"]
+    assert events == ["+b", "+a", "-a", "-b"]
     assert record.leave() == ()
 
 
 @pytest.mark.shows("PLG-27", "PLG-28")
-def test_a_client_that_cannot_begin_leaves_what_was_begun() -> None:
-    told: list[str] = []
-    with hook_contexts([telling(told, "a"), telling(told, "b")], Hook.AROUND_CLIENT, None, TRAIN):
-        assert told == ["+a", "+b"]
-    assert told == ["+a", "+b", "-b", "-a"]
-    told.clear()
-    third = telling(told, "c", enter=False)
+def test_failed_client_start_leaves_entered_contexts() -> None:
+    events: list[str] = []
+    with hook_contexts([recording(events, "a"), recording(events, "b")], Hook.AROUND_CLIENT, None, TRAIN):
+        assert events == ["+a", "+b"]
+    assert events == ["+a", "+b", "-b", "-a"]
+    events.clear()
+    third = recording(events, "c", enter=False)
     with (
         pytest.raises(HookFailed, match=r"^the plugin c failed in around_client: RuntimeError: c does not"),
-        hook_contexts([telling(told, "a"), telling(told, "b"), third], Hook.AROUND_CLIENT, None, TRAIN),
+        hook_contexts(
+            [recording(events, "a"), recording(events, "b"), third], Hook.AROUND_CLIENT, None, TRAIN
+        ),
     ):
-        pytest.fail("nobody came in")
-    assert told == ["+a", "+b", "-b", "-a"]
+        pytest.fail("the block must not run")
+    assert events == ["+a", "+b", "-b", "-a"]
 
 
 @pytest.mark.shows("PLG-29")
-def test_an_end_that_fails_is_logged_and_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+def test_failed_exit_is_logged_and_others_still_exit(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[str] = []
     record = HookContexts(Hook.AROUND_PROCESS)
-    record.enter([telling(told, "a"), telling(told, "b", leave=False), telling(told, "c")], InstanceInfo())
+    record.enter(
+        [recording(events, "a"), recording(events, "b", leave=False), recording(events, "c")], InstanceInfo()
+    )
     (failure,) = record.leave()
-    assert told == ["+a", "+b", "+c", "-c", "-b", "-a"]
+    assert events == ["+a", "+b", "+c", "-c", "-b", "-a"]
     assert (failure.plugin, failure.hook) == ("b", "around_process")
     assert "b does not end well" in caplog.text
 
 
-def test_what_fails_to_begin_may_be_tried_again() -> None:
-    told: list[str] = []
+def test_failed_context_may_be_entered_again() -> None:
+    events: list[str] = []
     record = HookContexts(Hook.AROUND_APP)
-    record.enter([telling(told, "a")], InstanceInfo())
+    record.enter([recording(events, "a")], InstanceInfo())
     with pytest.raises(HookFailed):
-        record.enter([telling(told, "b"), telling(told, "c", enter=False)], InstanceInfo())
+        record.enter([recording(events, "b"), recording(events, "c", enter=False)], InstanceInfo())
     assert list(record.names) == ["a"]
-    record.enter([telling(told, "a"), telling(told, "b"), telling(told, "c")], InstanceInfo())
+    record.enter([recording(events, "a"), recording(events, "b"), recording(events, "c")], InstanceInfo())
     assert record.names == ("a", "b", "c")
 
 
-def test_an_error_inside_is_told_to_the_contexts_and_goes_on() -> None:
-    told: list[str] = []
+def test_error_inside_reaches_the_contexts_and_propagates() -> None:
+    events: list[str] = []
     with (
         pytest.raises(ZeroDivisionError),
-        hook_contexts([telling(told, "a")], Hook.AROUND_CLIENT, None, TRAIN),
+        hook_contexts([recording(events, "a")], Hook.AROUND_CLIENT, None, TRAIN),
     ):
         _ = 1 // 0
-    assert told == ["+a", "-a"]
+    assert events == ["+a", "-a"]
 
 
 @pytest.mark.parametrize("hook", ["transform", "bootstrap", "decorate"])
-def test_a_hook_that_raises_is_named_with_its_plugin(hook: str) -> None:
+def test_failing_hook_is_named_with_its_plugin(hook: str) -> None:
     plugins = [getattr(Plugin.create("bad"), f"with_{hook}")(failing)]
     use: dict[str, Callable[[], object]] = {
         "transform": lambda: transform_all(plugins, Image(), TRAIN),
@@ -228,7 +232,7 @@ def test_a_hook_that_raises_is_named_with_its_plugin(hook: str) -> None:
     assert isinstance(failure.value.__cause__, ValueError)
 
 
-def test_a_hook_that_gives_back_what_it_may_not_is_told_so() -> None:
+def test_invalid_return_value_of_a_hook_is_reported() -> None:
     for hook, use in {
         "transform": lambda plugins: transform_all(plugins, Image(), TRAIN),
         "bootstrap": lambda plugins: bootstrap_all(plugins, TRAIN),
@@ -241,20 +245,20 @@ def test_a_hook_that_gives_back_what_it_may_not_is_told_so() -> None:
             use([plugin])
 
 
-def test_what_travels_between_processes_can_be_pickled() -> None:
+def test_values_sent_between_processes_can_be_pickled() -> None:
     image = Image("3.12", ("numpy",), (Index("https://example.org"),), env={"A": "1"})
     failure = HookFailed("torch", "around_process", "OSError: no port")
     again = pickle.loads(pickle.dumps((image, InstanceInfo(2, 4), failure)))
     assert (again[0], again[1], str(again[2])) == (image, InstanceInfo(2, 4), str(failure))
 
 
-def test_a_rank_counts_all_workers_node_by_node() -> None:
+def test_ranks_count_workers_node_by_node() -> None:
     assert (InstanceInfo(2, 4).rank, InstanceInfo(2, 4).world_size) == (2, 4)
     fifth = InstanceInfo(2, 4, worker_index=1, workers_per_node=2)
     assert (fifth.rank, fifth.world_size, fifth.is_head) == (5, 8, False)
 
 
-def test_loading_plugins_loads_no_django() -> None:
+def test_importing_plugins_imports_no_django() -> None:
     names = [f"pools.plugins.{path.stem}" for path in (ROOT / "pools" / "plugins").glob("[!_]*.py")]
     code = (
         f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\n"

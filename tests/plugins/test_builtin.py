@@ -1,4 +1,4 @@
-"""The built-in plugins, alone and together."""
+"""Tests of the built-in plugins, alone and together."""
 
 import os
 import sys
@@ -57,7 +57,7 @@ def image_of(*plugins: Plugin, cluster: Cluster = CUDA) -> Image:
 
 
 class Calls(list[tuple[str, Any]]):
-    """Stands for a package that is not installed here: notes what is called in it."""
+    """Stands in for a package that is not installed and records the calls to it."""
 
     def module(self, monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> types.ModuleType:
         module = types.ModuleType(name)
@@ -100,7 +100,7 @@ def fake_torch(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]
 
 
 @pytest.mark.shows("PLG-32", "PLG-35", "PLG-36")
-def test_ten_functions_make_plugins_with_exactly_the_hooks_promised() -> None:
+def test_ten_built_in_plugins_have_the_documented_hooks() -> None:
     made = {name: make(**({"profiles": "1g.10gb"} if name == "mig" else {})) for name, make in ALL.items()}
     assert {name: {hook for hook in HOOKS if getattr(plugin, hook)} for name, plugin in made.items()} == TABLE
     assert {plugin.name for plugin in made.values()} == set(TABLE)
@@ -117,7 +117,7 @@ def test_torch_adds_the_wheels_for_the_pools_gpus() -> None:
 
 
 @pytest.mark.shows("PLG-37")
-def test_torch_makes_one_process_group_and_ends_it(fake_torch: Iterator[Calls]) -> None:
+def test_torch_creates_and_destroys_one_process_group(fake_torch: Iterator[Calls]) -> None:
     calls = next(fake_torch)
     with hook_contexts([torch(backend="nccl")], Hook.AROUND_PROCESS, SECOND):
         assert os.environ["RANK"] == "1"
@@ -130,7 +130,7 @@ def test_torch_makes_one_process_group_and_ends_it(fake_torch: Iterator[Calls]) 
 
 
 @pytest.mark.shows("PLG-38")
-def test_accelerate_finds_the_group_that_torch_made(fake_torch: Iterator[Calls]) -> None:
+def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[Calls]) -> None:
     calls = next(fake_torch)
     with hook_contexts([torch(), accelerate(mixed_precision="bf16")], Hook.AROUND_PROCESS, SECOND):
         assert [name for name, _ in calls].count("init") == 1
@@ -175,7 +175,7 @@ def test_accelerate_installs_deepspeed_where_it_is_used() -> None:
 
 
 @pytest.mark.shows("PLG-39")
-def test_jax_is_installed_with_an_extra_that_it_has_and_started_over_all_workers(
+def test_jax_is_installed_with_its_extra_and_initialized_on_all_workers(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert image_of(jax()).pip == ("jax[cuda13]",)
@@ -186,8 +186,8 @@ def test_jax_is_installed_with_an_extra_that_it_has_and_started_over_all_workers
     )
     calls.module(monkeypatch, "jax", distributed=both)
     with hook_contexts([jax()], Hook.AROUND_PROCESS, SECOND):
-        told = {"coordinator_address": "10.0.0.1:29501", "num_processes": 4, "process_id": 1}
-        assert calls == [("begin", told)]
+        arguments = {"coordinator_address": "10.0.0.1:29501", "num_processes": 4, "process_id": 1}
+        assert calls == [("begin", arguments)]
     assert calls[-1] == ("end", ())
     del calls[:]
     with hook_contexts([jax()], Hook.AROUND_PROCESS, ALONE):
@@ -195,7 +195,7 @@ def test_jax_is_installed_with_an_extra_that_it_has_and_started_over_all_workers
 
 
 @pytest.mark.shows("PLG-34", "PLG-40")
-def test_keras_distributes_after_jax_has_begun(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keras_distributes_after_jax_is_initialized(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     image = image_of(jax(), keras())
     assert (image.pip, image.env["KERAS_BACKEND"]) == (("jax[cuda13]", "keras>=3", "jax"), "jax")
     assert image_of(keras(backend="torch")).env["KERAS_BACKEND"] == "torch"
@@ -217,9 +217,9 @@ def test_keras_distributes_after_jax_has_begun(calls: Calls, monkeypatch: pytest
 
 
 @pytest.mark.shows("PLG-41")
-def test_huggingface_logs_in_with_a_token_that_stands_nowhere() -> None:
-    given = huggingface(token="hf_verysecret")
-    image, operations = image_of(given), bootstrap_all([given], CUDA)
+def test_huggingface_logs_in_without_storing_the_token() -> None:
+    plugin = huggingface(token="hf_verysecret")
+    image, operations = image_of(plugin), bootstrap_all([plugin], CUDA)
     assert image.pip == ("transformers", "datasets", "tokenizers")
     assert image.secrets == ("HF_TOKEN",)
     assert [operation.title for operation in operations] == ["huggingface login"]
@@ -265,25 +265,25 @@ def test_cuml_accelerates_processes_that_have_a_gpu(calls: Calls, monkeypatch: p
 
 
 @pytest.mark.shows("PLG-45")
-def test_mps_sets_variables_and_starts_a_daemon_where_there_are_gpus() -> None:
-    given = mps(thread_percentage=50, memory_limit="0=8G")
-    assert dict(image_of(given).env) == {
+def test_mps_sets_variables_and_starts_its_daemon_on_gpu_nodes() -> None:
+    plugin = mps(thread_percentage=50, memory_limit="0=8G")
+    assert dict(image_of(plugin).env) == {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8G",
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps", "CUDA_MPS_LOG_DIRECTORY": "/tmp/nvidia-mps-log",
     }  # fmt: skip
-    (operation,) = bootstrap_all([given], CUDA)
+    (operation,) = bootstrap_all([plugin], CUDA)
     assert operation.script.endswith("nvidia-cuda-mps-control -d")
-    assert (image_of(given, cluster=PLAIN), bootstrap_all([given], PLAIN)) == (Image(), ())
+    assert (image_of(plugin, cluster=PLAIN), bootstrap_all([plugin], PLAIN)) == (Image(), ())
 
 
-def test_mig_cuts_gpus_that_are_not_cut_yet() -> None:
+def test_mig_partitions_unpartitioned_gpus() -> None:
     (operation,) = bootstrap_all([mig(profiles="3g.40gb,3g.40gb")], CUDA)
     assert "-cgi 3g.40gb,3g.40gb -C" in operation.script
     assert bootstrap_all([mig(profiles="19")], PLAIN) == ()
 
 
 @pytest.mark.shows("PLG-33")
-def test_what_plugins_add_comes_together() -> None:
+def test_plugins_combine_into_one_environment() -> None:
     image = image_of(torch(), huggingface(token="t"))
     assert image.pip == ("torch", "transformers", "datasets", "tokenizers")
     assert image.indexes[0].packages[0] == "torch"

@@ -1,4 +1,4 @@
-"""Plugins that a pool may name, and validation of their parameters."""
+"""Tests of the plugin registry and of parameter validation."""
 
 import sys
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ Bad Name = berth_meter:metered
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One that somebody installed: a module, and what pip writes beside it."""
+    """Install a package with a plugin: a module, and the metadata that pip writes."""
     (tmp_path / "berth_meter.py").write_text(PACKAGE)
-    told = tmp_path / "berth_meter-1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: berth-meter\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text(ENTRIES)
+    dist_info = tmp_path / "berth_meter-1.0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: berth-meter\nVersion: 1.0\n")
+    (dist_info / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(str(tmp_path))
     available.cache_clear()
     yield
@@ -47,7 +47,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("PLG-46")
-def test_a_package_brings_a_plugin_that_is_used_like_ours(package: None) -> None:
+def test_plugin_of_an_installed_package_works_like_a_built_in(package: None) -> None:
     metered = available()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}
@@ -55,7 +55,7 @@ def test_a_package_brings_a_plugin_that_is_used_like_ours(package: None) -> None
     assert transform_all([plugin], Image(), Cluster("any")).pip == ("meter[ms]",)
 
 
-def test_a_package_that_is_broken_or_takes_our_names_stops_nobody(package: None) -> None:
+def test_broken_or_conflicting_packages_do_not_affect_others(package: None) -> None:
     assert set(available()) == set(ALL) | {"metered"}
     assert available()["torch"].source == ""
     why = unavailable()
@@ -64,18 +64,18 @@ def test_a_package_that_is_broken_or_takes_our_names_stops_nobody(package: None)
     assert "lower-case" in why["Bad Name"]
 
 
-def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
+def test_built_in_plugins_have_a_summary_and_typed_parameters() -> None:
     for name in ALL:
         plugin = available()[name]
         assert plugin.summary.endswith(".")
-        for told in plugin.schema["properties"].values():
-            assert told.keys() & {"type", "anyOf"}
+        for schema in plugin.schema["properties"].values():
+            assert schema.keys() & {"type", "anyOf"}
     assert available()["huggingface"].secrets == {"token": "HF_TOKEN"}
     assert available()["huggingface"].schema["properties"]["token"]["writeOnly"] is True
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "expected"),
+    ("name", "parameters", "expected"),
     [
         ("torch", {"backend": "ncll"}, "backend: is not allowed; received 'ncll'; allowed: '', 'nccl', "),
         ("torch", {"bakend": "nccl"}, "bakend: unknown parameter. Did you mean `backend`?"),
@@ -98,13 +98,13 @@ def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
         ("jax", ["cuda"], "document: is not keys and values; received ['cuda']"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(name: str, given: Any, expected: str) -> None:
-    (problem,) = problems_of(available()[name].schema, given)
+def test_invalid_parameter_is_reported_with_its_path(name: str, parameters: Any, expected: str) -> None:
+    (problem,) = problems_of(available()[name].schema, parameters)
     assert str(problem).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "parameters"),
     [
         ("torch", {"backend": "nccl", "extras": ["torchvision"], "cuda": "12.6", "index": "default"}),
         ("accelerate", {"fsdp": True, "fsdp_config": {"offload_params": True}}),
@@ -113,12 +113,12 @@ def test_what_does_not_fit_is_told_with_its_place(name: str, given: Any, expecte
         ("mig", {"profiles": "1g.5gb+me,19"}),
     ],
 )
-def test_what_fits_makes_a_plugin(name: str, given: dict[str, Any]) -> None:
-    assert list(problems_of(available()[name].schema, given)) == []
-    assert available()[name].build(given).name == name
+def test_valid_parameters_build_a_plugin(name: str, parameters: dict[str, Any]) -> None:
+    assert list(problems_of(available()[name].schema, parameters)) == []
+    assert available()[name].build(parameters).name == name
 
 
-def test_a_schema_is_read_from_a_functions_keywords() -> None:
+def test_schema_is_derived_from_keyword_parameters() -> None:
     def plugin(
         path: str,
         *,
@@ -137,7 +137,7 @@ def test_a_schema_is_read_from_a_functions_keywords() -> None:
         schema_of(lambda *names: None)
 
 
-def test_a_function_that_makes_something_else_is_told_so() -> None:
+def test_function_that_returns_no_plugin_is_refused() -> None:
     bad = available()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
     with pytest.raises(PluginError, match="the plugin torch cannot be created: it returned Plugin"):
         bad.build({})

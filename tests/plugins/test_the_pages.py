@@ -1,4 +1,4 @@
-"""Every plugin has a documentation page with working examples."""
+"""Tests that every plugin has a documentation page with working examples."""
 
 import re
 from pathlib import Path
@@ -22,20 +22,20 @@ def blocks(text: str, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_a_page_names_every_parameter_and_its_example_can_be_saved(name: str) -> None:
+def test_page_documents_every_parameter_with_a_valid_example(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     assert f"[{name}]({name}.md)" in README
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(
         available()[name].schema["properties"]
     )
     for example in blocks(page, "yaml"):
-        found, problems = read_declared(yaml.safe_load(example)["plugins"])
+        plugins, problems = read_declared(yaml.safe_load(example)["plugins"])
         assert problems == ()
-        assert name in [each.name for each in found]
+        assert name in [each.name for each in plugins]
 
 
 @pytest.mark.parametrize("name", ["huggingface", "mps"])
-def test_what_a_page_shows_of_a_script_is_what_it_holds(name: str) -> None:
+def test_scripts_on_the_page_match_the_plugin(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     cluster = Cluster("any", gpus_per_node=1, cuda=True)
     plugin = available()[name].build({"token": SECRET_PLACEHOLDER} if name == "huggingface" else {})
@@ -45,7 +45,7 @@ def test_what_a_page_shows_of_a_script_is_what_it_holds(name: str) -> None:
 
 
 @pytest.mark.shows("PLG-46")
-def test_the_plugin_to_copy_is_short_and_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_plugin_is_short_and_works(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks(README, "python")
     assert len([line for line in code.splitlines() if line.strip()]) < 30
     space: dict[str, Any] = {}

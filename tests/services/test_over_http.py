@@ -69,7 +69,7 @@ class HttpStage(ServiceStage):
         return {worker.address for worker in SGLangRouter(WIRE, self.router_address).workers()}
 
     def requested_paths(self, engine: InferenceEngine) -> list[str]:
-        return [path for path, _ in self.servers[engine.url].engine.asked]
+        return [path for path, _ in self.servers[engine.url].engine.received]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`trouble`: why it failed, if it did. Times are seconds since the load began."""
+    """The outcome of one request. `trouble`: why it failed, or empty. Times are seconds since the start."""
 
     sent_at: float
     seconds: float
@@ -22,7 +22,7 @@ class Request:
 
 @dataclass
 class Load:
-    """As many clients as `clients` says; each sends the next request when it has the answer to the last."""
+    """`clients` parallel clients; each sends its next request when the previous one is answered."""
 
     address: str
     tokens: int
@@ -47,7 +47,7 @@ class Load:
             thread.start()
 
     def end(self) -> None:
-        """Every request under way gets its answer first."""
+        """Wait for the response of every request in flight, then stop."""
         self.clients = -1
         for thread in self._threads:
             thread.join(PATIENCE)

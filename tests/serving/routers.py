@@ -22,13 +22,13 @@ WIRE = Wire(HERE, seconds=5.0)
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextmanager
 def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
-    """It would fetch tokenizers of models from a hub: here the hub is a port at which nobody answers."""
+    """Run the real router. Its hub for tokenizers is a closed port, so that nothing is downloaded."""
     address, metrics = f"http://127.0.0.1:{port or free_port()}", str(free_port())
     command = [
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1",
@@ -63,12 +63,12 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 class OlderRouter(ThreadingHTTPServer):
-    """As releases before 0.2 answer: to add an engine waits until it is well, to remove one does not."""
+    """A router with the API before 0.2: adding an engine waits until it is healthy, removing one does not."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _OlderDoor)
+        super().__init__(("127.0.0.1", 0), _OlderHandler)
         self.engines: list[str] = []
         self.turn = 0
 
@@ -77,19 +77,19 @@ class OlderRouter(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_: Any) -> None:
-        """Who asked has hung up."""
+        """Ignore clients that hang up."""
 
 
-class _OlderDoor(BaseHTTPRequestHandler):
+class _OlderHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: OlderRouter
 
     def do_GET(self) -> None:
         if urlsplit(self.path).path == "/list_workers":
             listed = ", ".join(f'"{engine}"' for engine in self.server.engines)
-            self._say(200, f'{{"urls": [{listed}]}}')
+            self._respond(200, f'{{"urls": [{listed}]}}')
         else:
-            self._say(404, "")
+            self._respond(404, "")
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -99,25 +99,25 @@ class _OlderDoor(BaseHTTPRequestHandler):
             self._add(engine)
         elif page.path == "/remove_worker":
             self.server.engines = [one for one in self.server.engines if one != engine]
-            self._say(200, f"Successfully removed worker: {engine}")
+            self._respond(200, f"Successfully removed worker: {engine}")
         elif page.path == "/generate" and self.server.engines:
             self.server.turn += 1
             to = self.server.engines[self.server.turn % len(self.server.engines)]
             answer = WIRE.post(to, "/generate", {"max_new_tokens": body.count(b"x")}, seconds=PATIENCE)
-            self._say(answer.status, answer.text())
+            self._respond(answer.status, answer.text())
         else:
-            self._say(404, "")
+            self._respond(404, "")
 
     def _add(self, engine: str) -> None:
         if engine in self.server.engines:
-            self._say(400, f"Worker {engine} already exists")
+            self._respond(400, f"Worker {engine} already exists")
             return
         while not _is_well(engine):
             time.sleep(0.1)
         self.server.engines.append(engine)
-        self._say(200, f"Successfully added worker: {engine}")
+        self._respond(200, f"Successfully added worker: {engine}")
 
-    def _say(self, status: int, text: str) -> None:
+    def _respond(self, status: int, text: str) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()

@@ -16,7 +16,7 @@ def resolved(url: str) -> tuple[str, ...]:
 
 
 class FileStage:
-    """The file is read as nginx would, at the moment at which it is told to."""
+    """A list in a file, read as nginx would at each reload."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.seen = folder / "upstreams" / "chat.conf", folder / "seen.conf"

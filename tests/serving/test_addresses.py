@@ -1,4 +1,4 @@
-"""An engine's address is written in one way, and Berth calls only where it may, as it was checked."""
+"""Tests of engine addresses: normal form, and which addresses may be called."""
 
 import socket
 from typing import Any
@@ -17,8 +17,8 @@ from projects.serving.addresses import (
 )
 
 
-def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """Every name leads to these, whoever asks."""
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Resolve every name to these addresses."""
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
@@ -37,7 +37,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         ("  http://engine:8000 ", "http://engine:8000"),
     ],
 )
-def test_two_ways_of_writing_an_address_are_one_engine(written: str, same: str) -> None:
+def test_equivalent_addresses_are_one_engine(written: str, same: str) -> None:
     assert normalize(written) == same
     assert normalize(same) == same
 
@@ -53,7 +53,7 @@ def test_two_ways_of_writing_an_address_are_one_engine(written: str, same: str) 
         "http://" + "a" * 400, "http://[::1", "http://[fe80::1%25eth0]/",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_before_anybody_is_called(wrong: str) -> None:
+def test_invalid_address_is_refused_before_any_call(wrong: str) -> None:
     with pytest.raises(BadAddress):
         normalize(wrong)
 
@@ -67,19 +67,19 @@ def test_what_is_no_address_is_refused_before_anybody_is_called(wrong: str) -> N
 def test_link_local_and_metadata_are_never_called(
     monkeypatch: pytest.MonkeyPatch, address: str, networks: tuple[str, ...]
 ) -> None:
-    leads_to(monkeypatch, address)
+    resolve_to(monkeypatch, address)
     with pytest.raises(Refused, match="engine resolves to"):
         destination("http://engine:30000", "/health", Reach(networks))
 
 
-def test_a_network_that_is_configured_does_not_open_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    leads_to(monkeypatch, "169.254.169.254")
+def test_configured_network_does_not_allow_metadata_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "169.254.169.254")
     with pytest.raises(Refused, match="never allowed"):
         destination("http://engine", "/", Reach(("169.254.0.0/16",)))
 
 
-def test_a_neighbour_in_a_private_network_may_be_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    leads_to(monkeypatch, "10.1.2.3")
+def test_private_network_address_may_be_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "10.1.2.3")
     to = destination("http://engine:30000/model", "/health", Reach(PRIVATE))
     assert (to.address, to.host, to.port, to.path) == ("10.1.2.3", "engine", 30000, "/model/health")
     with pytest.raises(Refused, match="not a public address"):
@@ -87,47 +87,45 @@ def test_a_neighbour_in_a_private_network_may_be_an_engine(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-def test_this_machine_is_called_only_where_that_is_configured(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    leads_to(monkeypatch, address)
+def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    resolve_to(monkeypatch, address)
     with pytest.raises(Refused, match="the Berth server itself"):
         destination("http://engine:30000", "/", Reach())
     assert destination("http://engine:30000", "/", Reach((*PRIVATE, *THIS_MACHINE))).address == address
 
 
 def test_berth_itself_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    leads_to(monkeypatch, "127.0.0.1")
+    resolve_to(monkeypatch, "127.0.0.1")
     here = Reach(THIS_MACHINE, own_ports=frozenset({8000}))
     with pytest.raises(Refused, match="a port of Berth itself"):
         destination("http://engine:8000", "/", here)
     assert destination("http://engine:8001", "/", here).port == 8001
 
 
-def test_this_machine_is_known_by_any_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.serving.addresses.is_local", lambda address: str(address) == "10.0.0.5")
-    leads_to(monkeypatch, "10.0.0.5")
+    resolve_to(monkeypatch, "10.0.0.5")
     with pytest.raises(Refused, match="the Berth server itself"):
         destination("http://engine:30000", "/", Reach(PRIVATE))
-    leads_to(monkeypatch, "10.0.0.6")
+    resolve_to(monkeypatch, "10.0.0.6")
     assert destination("http://engine:30000", "/", Reach(PRIVATE)).address == "10.0.0.6"
 
 
-def test_an_address_is_this_machines_when_a_socket_can_be_bound_to_it() -> None:
+def test_address_is_local_if_a_socket_can_bind_to_it() -> None:
     import ipaddress
 
     assert is_local(ipaddress.ip_address("127.0.0.1"))
     assert not is_local(ipaddress.ip_address("192.0.2.1"))
 
 
-def test_one_forbidden_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    leads_to(monkeypatch, "10.1.2.3", "169.254.169.254")
+def test_one_forbidden_address_makes_a_name_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "10.1.2.3", "169.254.169.254")
     with pytest.raises(Refused):
         destination("http://engine", "/", Reach(PRIVATE))
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that leads elsewhere the second time it is looked up gains nothing."""
+def test_checked_address_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that resolves to another address the second time gains nothing."""
     answers = iter(["10.1.2.3", "169.254.169.254"])
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A service gets engines when any sign of pressure lasts, and gives one back when every sign of rest does."""
+"""Tests of autoscaler decisions: scale out while pressure lasts, scale in while load stays low."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ QUIET = {"usage": 0.1, "queue": 0.0}
 
 
 @pytest.mark.shows("RLX-68", "RLX-69", "RLX-99", "RLX-101")
-def test_high_usage_scales_out_once_it_has_lasted_thirty_seconds() -> None:
+def test_high_usage_scales_out_after_thirty_seconds() -> None:
     watch = Watch().look(usage=0.86, times=3)
     assert watch.decide().action is Action.NONE
     condition = watch.condition("token_usage_high")
@@ -59,7 +59,7 @@ def test_a_late_first_token_scales_out_after_fifteen_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-71", "RLX-84")
-def test_what_was_waited_before_the_window_counts_no_more() -> None:
+def test_waits_before_the_window_do_not_count() -> None:
     slow = (9.0,) * 50
     watch = Watch().look(waits=observed()).look(waits=observed(*slow))
     for quick in range(1, 8):
@@ -68,25 +68,25 @@ def test_what_was_waited_before_the_window_counts_no_more() -> None:
 
 
 @pytest.mark.shows("RLX-99")
-def test_every_condition_that_is_met_is_named() -> None:
+def test_every_met_condition_is_named() -> None:
     decision = Watch().look(usage=0.95, queue=100.0, times=4).decide()
     assert decision.reason == "Conditions met: token_usage_high, queue_backlog"
 
 
 @pytest.mark.shows("RLX-73", "RLX-75")
 @pytest.mark.parametrize(("usage", "more"), [(0.9, 1), (0.91, 2), (0.95, 2), (1.0, 3)])
-def test_each_tenth_above_seven_tenths_is_an_engine_once_usage_is_critical(usage: float, more: int) -> None:
+def test_critical_usage_adds_an_engine_per_tenth_above_seventy_percent(usage: float, more: int) -> None:
     assert Watch().look(usage=usage, times=4).decide().delta == more
 
 
 @pytest.mark.shows("RLX-74", "RLX-75")
 @pytest.mark.parametrize(("queue", "more"), [(41, 1), (59, 1), (60, 2), (80, 3), (100, 4), (900, 4)])
-def test_each_twenty_that_wait_beyond_five_per_engine_are_an_engine(queue: float, more: int) -> None:
+def test_backlog_adds_an_engine_per_twenty_requests_above_five_per_engine(queue: float, more: int) -> None:
     assert Watch().look(queue=queue, times=4).decide().delta == more
 
 
 @pytest.mark.shows("RLX-76", "RLX-77", "RLX-78", "RLX-79", "RLX-80")
-def test_rest_gives_one_engine_back_once_all_of_it_has_lasted() -> None:
+def test_low_load_removes_one_engine_once_all_conditions_have_lasted() -> None:
     watch = Watch().look(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
     decision = watch.look(**QUIET).decide()
@@ -102,12 +102,12 @@ def test_usage_at_the_threshold_is_not_low() -> None:
 
 
 @pytest.mark.shows("RLX-76", "RLX-78")
-def test_one_request_that_waits_keeps_every_engine() -> None:
+def test_one_queued_request_prevents_scale_in() -> None:
     assert Watch().look(usage=0.1, queue=1.0, times=20).decide().action is Action.NONE
 
 
 @pytest.mark.shows("RLX-76", "RLX-79")
-def test_throughput_that_swings_keeps_every_engine() -> None:
+def test_unstable_throughput_prevents_scale_in() -> None:
     watch = Watch()
     for _ in range(10):
         watch.look(**QUIET, throughput=20.0).look(**QUIET, throughput=180.0)
@@ -116,7 +116,7 @@ def test_throughput_that_swings_keeps_every_engine() -> None:
 
 
 @pytest.mark.shows("RLX-101")
-def test_a_break_starts_the_duration_again() -> None:
+def test_interruption_restarts_the_duration() -> None:
     watch = Watch().look(**QUIET, times=12).look(usage=0.4, queue=0.0).look(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
     assert watch.look(**QUIET).decide().action is Action.IN
@@ -124,14 +124,14 @@ def test_a_break_starts_the_duration_again() -> None:
 
 @pytest.mark.shows("RLX-81")
 @pytest.mark.parametrize(("usage", "removes"), [(0.24, True), (0.25, False), (0.29, False)])
-def test_the_rest_must_stay_below_half_used(usage: float, removes: bool) -> None:
+def test_remaining_engines_must_stay_below_half_usage(usage: float, removes: bool) -> None:
     decision = Watch(engines=2).look(usage=usage, queue=0.0, times=13).decide()
     assert decision.action is (Action.IN if removes else Action.NONE)
     assert removes or decision.held is HoldReason.PROJECTED_USAGE
 
 
 @pytest.mark.shows("RLX-82", "RLX-10")
-def test_initial_engines_are_never_given_back() -> None:
+def test_initial_engines_are_never_removed() -> None:
     decision = Watch(engines=4, initial=4).look(**QUIET, times=13).decide()
     assert (decision.action, decision.held) == (Action.NONE, HoldReason.INITIAL_ENGINES)
 
@@ -151,7 +151,7 @@ def test_no_more_engines_than_the_maximum_and_no_fewer_than_the_minimum() -> Non
 
 
 @pytest.mark.shows("RLX-86")
-def test_a_service_outside_its_bounds_is_brought_back() -> None:
+def test_service_outside_its_bounds_is_corrected() -> None:
     below = Watch(engines=1, config=AutoscalerConfig(min_engines=8)).look().decide()
     assert (below.action, below.delta, below.conditions) == (Action.OUT, 4, ("below_min_engines",))
     above = Watch(engines=4, config=AutoscalerConfig(max_engines=2)).look().decide()
@@ -160,7 +160,7 @@ def test_a_service_outside_its_bounds_is_brought_back() -> None:
 
 @pytest.mark.shows("RLX-83")
 @pytest.mark.parametrize(("last", "length"), [(Action.OUT, 60.0), (Action.IN, 300.0)])
-def test_the_cooldown_is_that_of_the_last_action_whatever_comes_next(last: Action, length: float) -> None:
+def test_cooldown_depends_on_the_last_action(last: Action, length: float) -> None:
     for conditions in ({"queue": 900.0}, QUIET):
         watch = Watch(engines=8).look(**conditions, times=13)
         held = watch.decide(last=last, scaled_at=watch.now - length + 1)
@@ -170,20 +170,20 @@ def test_the_cooldown_is_that_of_the_last_action_whatever_comes_next(last: Actio
 
 
 @pytest.mark.shows("RLX-85")
-def test_nothing_new_begins_while_a_request_is_under_way() -> None:
+def test_no_decision_while_a_scaling_request_is_pending() -> None:
     decision = Watch().look(queue=900.0, times=4).decide(pending=True)
     assert (decision.action, decision.held) == (Action.NONE, HoldReason.PENDING)
 
 
 @pytest.mark.shows("RLX-63", "RLX-94")
-def test_an_autoscaler_that_is_off_only_watches() -> None:
+def test_disabled_autoscaler_only_observes() -> None:
     watch = Watch(config=AutoscalerConfig(enabled=False)).look(queue=900.0, times=4)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.DISABLED)
     assert watch.condition("queue_backlog").triggered
 
 
 @pytest.mark.shows("RLX-65")
-def test_asking_changes_nothing() -> None:
+def test_decision_changes_no_state() -> None:
     watch = Watch().look(usage=0.95, times=3)
     before = watch.window
     assert [watch.decide() for _ in range(5)] == [watch.decide()] * 5
@@ -191,7 +191,7 @@ def test_asking_changes_nothing() -> None:
 
 
 @pytest.mark.shows("RLX-92")
-def test_one_duration_of_a_policy_stands_for_all_of_its_conditions() -> None:
+def test_policy_duration_applies_to_all_its_conditions() -> None:
     out = ScaleOutPolicy(durations=dict.fromkeys(ScaleOutPolicy().durations, 0.0))
     into = ScaleInPolicy(durations=dict.fromkeys(ScaleInPolicy().durations, 10.0))
     config = AutoscalerConfig(scale_out_policy=out, scale_in_policy=into)
@@ -200,7 +200,7 @@ def test_one_duration_of_a_policy_stands_for_all_of_its_conditions() -> None:
 
 
 @pytest.mark.shows("RLX-68")
-def test_pressure_anywhere_outweighs_rest_everywhere_else() -> None:
+def test_any_pressure_outweighs_low_load_elsewhere() -> None:
     watch = Watch().look(**QUIET, first_token=observed(), times=14)
     for answers in (20, 40, 60):
         watch.look(**QUIET, first_token=observed(*[15.0] * answers))
@@ -208,14 +208,14 @@ def test_pressure_anywhere_outweighs_rest_everywhere_else() -> None:
     assert watch.decide().action is Action.OUT
 
 
-def test_settings_that_remove_more_at_a_time_stop_where_usage_would_be_too_high() -> None:
+def test_scale_in_step_stops_where_usage_would_be_too_high() -> None:
     config = AutoscalerConfig(scale_in_policy=replace(ScaleInPolicy(), max_delta=5))
     decision = Watch(engines=8, config=config).look(usage=0.29, queue=0.0, times=13).decide()
     assert (decision.action, decision.target) == (Action.IN, 5)
 
 
 @pytest.mark.shows("RLX-82", "RLX-86")
-def test_initial_engines_stay_though_there_are_more_than_the_maximum() -> None:
+def test_initial_engines_stay_even_above_the_maximum() -> None:
     watch = Watch(engines=5, initial=4, config=AutoscalerConfig(max_engines=2)).look()
     assert (watch.decide().action, watch.decide().target) == (Action.IN, 4)
     watch = Watch(engines=4, initial=4, config=AutoscalerConfig(max_engines=2)).look()
@@ -223,8 +223,8 @@ def test_initial_engines_stay_though_there_are_more_than_the_maximum() -> None:
 
 
 @pytest.mark.shows("RLX-67", "RLX-79")
-def test_engines_that_only_count_their_tokens_have_the_throughput_that_they_counted() -> None:
-    """One that starts anew counts from zero, and is not taken for one that unlearned."""
+def test_throughput_is_computed_from_token_counters() -> None:
+    """A restarted engine counts from zero; that is not a negative throughput."""
     window, config = Window(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = Reading("engine_0", generated=generated)

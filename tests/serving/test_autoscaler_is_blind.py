@@ -1,4 +1,4 @@
-"""What is not known moves nobody: engines that are silent, samples that are missing, clocks that jump."""
+"""Tests that missing data triggers no scaling: silent engines, missing samples, clock jumps."""
 
 import pytest
 
@@ -11,7 +11,7 @@ QUIET = {"usage": 0.1, "queue": 0.0}
 
 
 @pytest.mark.shows("RLX-64")
-def test_half_of_the_engines_are_enough_to_scale_out_and_fewer_are_not() -> None:
+def test_scale_out_needs_readings_of_half_the_engines() -> None:
     assert Watch().look(usage=0.95, silent=2, times=4).decide().action is Action.OUT
     watch = Watch().look(usage=0.95, silent=3, times=4)
     assert watch.condition("token_usage_high").holds is None
@@ -19,50 +19,50 @@ def test_half_of_the_engines_are_enough_to_scale_out_and_fewer_are_not() -> None
 
 
 @pytest.mark.shows("RLX-64")
-def test_nobody_is_removed_while_one_engine_is_silent() -> None:
+def test_no_engine_is_removed_while_one_is_silent() -> None:
     watch = Watch().look(**QUIET, silent=1, times=20)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
     assert watch.condition("no_queue").holds is None
 
 
 @pytest.mark.shows("RLX-64", "RLX-101")
-def test_an_engine_that_falls_silent_for_one_sample_starts_the_durations_again() -> None:
+def test_one_missing_reading_restarts_the_durations() -> None:
     watch = Watch().look(**QUIET, times=12).look(**QUIET, silent=1).look(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
 
 
 @pytest.mark.shows("RLX-64")
-def test_a_metric_that_is_missing_is_not_zero() -> None:
+def test_missing_metric_is_not_zero() -> None:
     assert Watch().look(usage=None, queue=0.0, times=20).decide().action is Action.NONE
     assert Watch().look(usage=0.1, queue=None, times=20).decide().action is Action.NONE
     assert Watch().look(**QUIET, throughput=None, times=20).decide().action is Action.NONE
 
 
 @pytest.mark.shows("RLX-64")
-def test_a_backlog_is_measured_against_the_engines_that_report_it() -> None:
+def test_backlog_is_measured_per_reporting_engine() -> None:
     watch = Watch().look(queue=25.0, silent=2, times=4)
     assert watch.condition("queue_backlog").threshold == 20.0
     assert watch.decide().action is Action.OUT
 
 
-def test_without_any_sample_nothing_is_known() -> None:
+def test_no_decision_without_samples() -> None:
     assert Watch().decide().held is HoldReason.BLIND
 
 
 @pytest.mark.shows("RLX-101")
-def test_a_silence_too_long_to_know_what_held_in_it_starts_everything_again() -> None:
+def test_long_gap_between_samples_restarts_all_durations() -> None:
     watch = Watch().look(usage=0.95, times=3).look(usage=0.95, every=31.0)
     assert watch.condition("token_usage_high").held == 0
     assert watch.decide().action is Action.NONE
 
 
-def test_a_sample_that_is_old_by_now_is_no_ground_to_act() -> None:
+def test_stale_sample_triggers_no_action() -> None:
     watch = Watch().look(usage=0.95, times=4)
     watch.now += 31
     assert watch.decide().held is HoldReason.BLIND
 
 
-def test_a_clock_that_was_set_back_starts_the_durations_again_and_ends_the_cooldown() -> None:
+def test_clock_set_back_restarts_durations_and_ends_the_cooldown() -> None:
     watch = Watch().look(usage=0.95, times=4)
     scaled_at = watch.now
     watch.look(usage=0.95, every=-3600.0)
@@ -70,19 +70,19 @@ def test_a_clock_that_was_set_back_starts_the_durations_again_and_ends_the_coold
     assert watch.look(usage=0.95, times=3).decide(last=Action.OUT, scaled_at=scaled_at).action is Action.OUT
 
 
-def test_a_clock_that_leapt_ahead_does_not_make_a_moment_last() -> None:
+def test_clock_jump_does_not_lengthen_a_duration() -> None:
     watch = Watch().look(**QUIET, times=2).look(**QUIET, every=86400.0)
     assert watch.decide().action is Action.NONE
 
 
 @pytest.mark.shows("RLX-86", "RLX-64")
-def test_a_service_above_its_maximum_is_not_cut_blindly() -> None:
+def test_service_above_its_maximum_is_not_reduced_without_readings() -> None:
     watch = Watch(config=AutoscalerConfig(max_engines=2)).look(silent=1)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
 
 
 @pytest.mark.shows("RLX-64")
-def test_an_engine_that_started_anew_counts_from_zero() -> None:
+def test_restarted_engine_counts_from_zero() -> None:
     watch = Watch().look(waits=observed(*[0.5] * 1000)).look(waits=observed(*[8.0] * 20))
     assert watch.condition("queue_latency_high").value == pytest.approx(9.75)
 
@@ -95,14 +95,14 @@ def test_beyond_the_last_bound_the_percentile_is_that_bound() -> None:
     assert interpolated(observed(*[0.5] * 50, *[8.0] * 50), 0.95) == pytest.approx(9.5)
 
 
-def test_a_sample_from_the_future_is_no_ground_to_act() -> None:
+def test_future_sample_triggers_no_action() -> None:
     watch = Watch().look(usage=0.95, times=4)
     watch.now -= 1
     assert watch.decide().held is HoldReason.BLIND
 
 
 @pytest.mark.shows("RLX-79", "RLX-64")
-def test_throughput_is_not_stable_while_one_of_its_samples_is_not_whole() -> None:
+def test_throughput_is_unstable_while_a_sample_is_incomplete() -> None:
     watch = Watch().look(**QUIET, times=2).look(**QUIET, silent=1).look(**QUIET, times=4)
     assert watch.condition("throughput_stable").holds is None
     assert watch.look(**QUIET, times=2).condition("throughput_stable").holds is None

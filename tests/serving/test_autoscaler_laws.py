@@ -1,4 +1,4 @@
-"""Whatever engines report, the autoscaler never leaves its bounds, cuts blindly or acts too soon."""
+"""Tests of autoscaler invariants under random engine reports."""
 
 import json
 
@@ -83,20 +83,22 @@ def test_no_decision_leaves_the_bounds_or_touches_an_initial_engine(
 
 @settings(max_examples=40)
 @given(stories(), FLEETS)
-def test_nobody_is_removed_on_blindness(story: tuple[Window, AutoscalerConfig, float], fleet: Fleet) -> None:
+def test_no_engine_is_removed_without_complete_readings(
+    story: tuple[Window, AutoscalerConfig, float], fleet: Fleet
+) -> None:
     window, config, now = story
     latest = window.latest
-    known = latest is not None and {
+    complete = latest is not None and {
         reading.engine for reading in latest.readings
         if reading.token_usage is not None and reading.queued is not None
     } == set(NAMES)  # fmt: skip
     decision = decide(window, fleet, config, Clock(now), pending=False)
-    assert known or decision.action is not Action.IN
+    assert complete or decision.action is not Action.IN
 
 
 @settings(max_examples=40)
 @given(stories())
-def test_a_window_that_was_stored_is_the_same_window(story: tuple[Window, AutoscalerConfig, float]) -> None:
+def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConfig, float]) -> None:
     window, config, _ = story
     again = restored(json.loads(json.dumps(stored(window), allow_nan=False)))
     assert again == window
@@ -105,7 +107,7 @@ def test_a_window_that_was_stored_is_the_same_window(story: tuple[Window, Autosc
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
-def test_no_streak_is_older_than_the_samples_that_bear_it(
+def test_no_duration_is_longer_than_its_samples(
     story: tuple[Window, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story
@@ -117,7 +119,7 @@ def test_no_streak_is_older_than_the_samples_that_bear_it(
 
 
 @given(histograms(), st.floats(0.01, 1.0))
-def test_a_percentile_lies_in_the_bucket_of_its_rank(histogram: Histogram, part: float) -> None:
+def test_percentile_lies_in_the_bucket_of_its_rank(histogram: Histogram, part: float) -> None:
     value = interpolated(histogram, part)
     if histogram.total == 0:
         assert value is None

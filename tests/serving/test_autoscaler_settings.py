@@ -1,4 +1,4 @@
-"""The source's YAML is read as it is; what it leaves out keeps its default; what is wrong is named."""
+"""Tests of autoscaler settings: the documented YAML, defaults and errors."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ scale_in_policy:
 
 
 @pytest.mark.shows("RLX-63", "RLX-87", "RLX-88", "RLX-89", "RLX-92")
-def test_the_whole_document_is_read() -> None:
+def test_complete_document_is_read() -> None:
     config, problems = parse(yaml.safe_load(WHOLE))
     assert problems == ()
     assert (config.min_engines, config.max_engines) == (2, 16)
@@ -47,7 +47,7 @@ def test_the_whole_document_is_read() -> None:
 
 
 @pytest.mark.shows("RLX-87", "RLX-88", "RLX-89")
-def test_the_defaults_are_those_of_the_source() -> None:
+def test_defaults_match_the_source_document() -> None:
     config, problems = parse({})
     assert problems == ()
     assert config == AutoscalerConfig(
@@ -63,7 +63,7 @@ def test_the_defaults_are_those_of_the_source() -> None:
 
 
 @pytest.mark.shows("RLX-90")
-def test_a_part_of_a_document_keeps_the_other_defaults() -> None:
+def test_partial_document_keeps_other_defaults() -> None:
     config, problems = parse(yaml.safe_load("scale_out_policy: {max_delta: 2, token_usage_threshold: 0.8}"))
     assert problems == ()
     assert config == AutoscalerConfig(scale_out_policy=ScaleOutPolicy(token_usage_threshold=0.8, max_delta=2))
@@ -75,7 +75,7 @@ def test_the_address_of_the_service_can_be_set() -> None:
 
 
 @pytest.mark.shows("RLX-92")
-def test_durations_may_be_said_one_by_one() -> None:
+def test_durations_may_be_set_individually() -> None:
     config, problems = parse({"scale_in_policy": {"durations": {"no_queue": 45}}})
     assert problems == ()
     assert dict(config.scale_in_policy.durations) == {
@@ -106,22 +106,22 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("document", "path"), WRONG)
-def test_what_is_wrong_is_named_by_its_field(document: Any, path: str) -> None:
+def test_invalid_value_names_its_field(document: Any, path: str) -> None:
     _, problems = parse(document)
     assert [problem.path for problem in problems] == [path]
 
 
-def test_a_misspelt_field_is_told_what_was_meant() -> None:
+def test_misspelt_field_gets_a_suggestion() -> None:
     _, (problem,) = parse({"max_engine": 4})
     assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     _, problems = parse({"max_engines": 0, "enabled": "yes", "scale_out_policy": {"max_delta": 0}})
     assert [problem.path for problem in problems] == ["max_engines", "enabled", "scale_out_policy.max_delta"]
 
 
-def test_what_is_written_reads_as_the_same_settings() -> None:
+def test_written_settings_are_read_back_unchanged() -> None:
     config, _ = parse(yaml.safe_load(WHOLE))
     assert parse(yaml.safe_load(yaml.safe_dump(to_document(config)))) == (config, ())
 
@@ -143,6 +143,6 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_whatever_a_person_writes_is_answered_with_settings_that_may_be_used(document: Any) -> None:
+def test_any_input_gives_usable_settings_or_an_error(document: Any) -> None:
     config, problems = parse(document)
     assert problems or parse(to_document(config)) == (config, ())

@@ -1,4 +1,4 @@
-"""The contract of every inference engine, over HTTP."""
+"""Contract tests of every inference engine, over HTTP."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ WIRE = Wire(HERE, seconds=2.0)
 
 
 class Stage(Protocol):
-    """What a contract test needs besides the port."""
+    """The operations that the contract tests need besides the port."""
 
     adapter: EngineAdapter
 
@@ -32,10 +32,10 @@ class Stage(Protocol):
     def end(self, engine: str) -> None: ...
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        """So many requests run in it from now on; what comes back waits, and tells which were answered."""
+        """Start requests in the engine; return a function that waits and tells which were answered."""
 
     def held(self, engine: str) -> str:
-        """The weights that it really has."""
+        """Return the weights that the engine really holds."""
 
 
 class FakeStage:
@@ -88,19 +88,19 @@ class HttpStage:
         self.servers[engine].server_close()
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        asked = [self.pool.submit(self._ask, engine) for _ in range(requests)]
+        futures = [self.pool.submit(self._ask, engine) for _ in range(requests)]
         model = self.servers[engine].engine.model
         until = time.monotonic() + 30
         while model.running + model.queued < requests:
             assert time.monotonic() < until
             time.sleep(0.005)
-        return lambda: [future.result() for future in asked]
+        return lambda: [future.result() for future in futures]
 
     def held(self, engine: str) -> str:
         return self.servers[engine].engine.weights.held.decode().removeprefix("weights ")
 
     @staticmethod
-    def _ask(engine: str) -> bool:
+    def _chat(engine: str) -> bool:
         return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=10.0).is_success
 
 
@@ -132,30 +132,30 @@ def trouble(call: Callable[[], object]) -> ErrorKind:
     return caught.value.kind
 
 
-def test_a_well_engine_is_well_and_an_ill_one_refuses(stage: Stage) -> None:
+def test_health_check_tells_healthy_from_unhealthy_engines(stage: Stage) -> None:
     engine = stage.begin()
     stage.adapter.health(engine)
     stage.fall_ill(engine)
     assert trouble(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
 
 
-def test_an_engine_that_ended_is_unreachable(stage: Stage) -> None:
+def test_ended_engine_is_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
     for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
         assert trouble(lambda call=call: call(engine)) is ErrorKind.UNREACHABLE
 
 
-def test_an_engine_names_its_model(stage: Stage) -> None:
+def test_engine_reports_its_model(stage: Stage) -> None:
     assert stage.adapter.identity(stage.begin(model="llama")).model == "llama"
 
 
-def test_metrics_are_text_that_can_be_read(stage: Stage) -> None:
+def test_metrics_can_be_parsed(stage: Stage) -> None:
     engine = stage.begin()
     assert reading("engine_0", stage.adapter.metrics(engine)).running == 0
 
 
-def test_requests_that_run_or_wait_are_counted(stage: Stage) -> None:
+def test_running_and_queued_requests_are_counted(stage: Stage) -> None:
     engine = stage.begin()
     assert stage.adapter.running_requests(engine) == 0
     answered = stage.work(engine, 3)
@@ -164,7 +164,7 @@ def test_requests_that_run_or_wait_are_counted(stage: Stage) -> None:
     assert stage.adapter.running_requests(engine) == 0
 
 
-def test_what_runs_is_aborted_where_that_can_be_asked_for(stage: Stage) -> None:
+def test_running_requests_are_aborted_where_supported(stage: Stage) -> None:
     engine = stage.begin()
     answered = stage.work(engine, 3)
     if stage.adapter.kind == "openai":
@@ -175,7 +175,7 @@ def test_what_runs_is_aborted_where_that_can_be_asked_for(stage: Stage) -> None:
     assert answered() == [False] * 3
 
 
-def test_a_kind_that_does_not_sync_says_so(plain: Stage) -> None:
+def test_kind_without_weight_sync_reports_it(plain: Stage) -> None:
     one, other = plain.begin(), plain.begin()
     adapter = plain.adapter
     calls: list[Callable[[], object]] = [
@@ -196,7 +196,7 @@ def test_weights_are_copied_from_engine_to_engine(syncing: Stage) -> None:
     assert syncing.adapter.weight_version(added) == syncing.adapter.identity(added).weight_version == "7"
 
 
-def test_a_copy_to_an_engine_that_is_gone_fails_and_changes_nothing(syncing: Stage) -> None:
+def test_copy_to_an_ended_engine_fails_and_changes_nothing(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin()
     syncing.end(added)
     call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=2.0)  # noqa: E731
@@ -204,14 +204,14 @@ def test_a_copy_to_an_engine_that_is_gone_fails_and_changes_nothing(syncing: Sta
     assert syncing.held(seed) == "7"
 
 
-def test_to_set_a_version_ends_no_request(syncing: Stage) -> None:
+def test_setting_a_version_ends_no_request(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
     syncing.adapter.set_weight_version(engine, "2")
     assert answered() == [True, True]
 
 
-def test_a_paused_engine_keeps_its_requests_and_goes_on_with_them(syncing: Stage) -> None:
+def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 3)
     syncing.adapter.pause(engine)
@@ -223,7 +223,7 @@ def test_a_paused_engine_keeps_its_requests_and_goes_on_with_them(syncing: Stage
     assert answered() == [True] * 3
 
 
-def test_a_cache_in_use_is_not_flushed(syncing: Stage) -> None:
+def test_cache_in_use_is_not_flushed(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
     assert trouble(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
@@ -231,34 +231,34 @@ def test_a_cache_in_use_is_not_flushed(syncing: Stage) -> None:
     syncing.adapter.flush(engine)
 
 
-# --- what only SGLang's own protocol has
+# --- SGLang's own protocol only
 
 
 def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:
     return engines("sglang", WIRE), start(**model)
 
 
-def test_older_servers_are_asked_by_their_older_pages(start: Starts) -> None:
+def test_older_servers_are_queried_at_their_older_endpoints(start: Starts) -> None:
     adapter, server = sglang(start)
     for page in ("/server_info", "/model_info", "/v1/loads"):
         server.engine.faults[page] = Fault(status=404)
     assert adapter.identity(server.address).weight_version == "1"
     assert adapter.running_requests(server.address) == 0
-    assert {"/get_server_info", "/get_model_info", "/metrics"} <= {path for path, _ in server.engine.asked}
+    assert {"/get_server_info", "/get_model_info", "/metrics"} <= {path for path, _ in server.engine.received}
 
 
-@pytest.mark.parametrize("said", ['{"tp_size": 1}', '{"served_model_name": "m", "tp_size": "many"}',
+@pytest.mark.parametrize("body", ['{"tp_size": 1}', '{"served_model_name": "m", "tp_size": "many"}',
                                   '{"served_model_name": "m", "tp_size": 0}', "[]", "", "null"])  # fmt: skip
-def test_an_identity_that_cannot_be_true_is_unreadable(start: Starts, said: str) -> None:
+def test_invalid_identity_is_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
-    server.engine.faults["/server_info"] = Fault(body=said)
+    server.engine.faults["/server_info"] = Fault(body=body)
     assert trouble(lambda: adapter.identity(server.address)) is ErrorKind.UNREADABLE
 
 
-@pytest.mark.parametrize("said", ['{"loads": 3}', '{"loads": [4]}', '{"loads": null}'])
-def test_loads_that_are_no_loads_are_unreadable(start: Starts, said: str) -> None:
+@pytest.mark.parametrize("body", ['{"loads": 3}', '{"loads": [4]}', '{"loads": null}'])
+def test_invalid_loads_are_unreadable(start: Starts, body: str) -> None:
     adapter, server = sglang(start)
-    server.engine.faults["/v1/loads"] = Fault(body=said)
+    server.engine.faults["/v1/loads"] = Fault(body=body)
     assert trouble(lambda: adapter.running_requests(server.address)) is ErrorKind.UNREADABLE
 
 
@@ -268,15 +268,15 @@ def test_loads_without_counts_are_unknown(start: Starts) -> None:
     assert adapter.running_requests(server.address) is None
 
 
-def test_weights_are_not_copied_between_unlike_numbers_of_ranks(start: Starts) -> None:
+def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start(ranks=2)
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=2.0)  # noqa: E731
     assert trouble(call) is ErrorKind.REFUSED
-    assert not [path for path, _ in seed.engine.asked if path.startswith("/init")]
+    assert not [path for path, _ in seed.engine.received if path.startswith("/init")]
 
 
-def test_an_engine_that_says_it_failed_under_a_good_status_is_not_believed(start: Starts) -> None:
+def test_failure_in_a_successful_response_is_detected(start: Starts) -> None:
     adapter, server = sglang(start)
     server.engine.faults["/update_weight_version"] = Fault(body='{"success": false, "message": "no room"}')
     with pytest.raises(ServingError, match="no room"):
@@ -284,7 +284,7 @@ def test_an_engine_that_says_it_failed_under_a_good_status_is_not_believed(start
 
 
 @pytest.mark.shows("RLX-34")
-def test_a_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) -> None:
+def test_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start()
     added.engine.faults["/init_weights_send_group_for_remote_instance"] = Fault(hang_up=True)

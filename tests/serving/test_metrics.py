@@ -1,4 +1,4 @@
-"""Metrics are read from the Prometheus text of engines; what is torn, missing or impossible is unknown."""
+"""Tests of metrics from engines' Prometheus text: incomplete, missing or impossible values are unknown."""
 
 import math
 import time
@@ -40,7 +40,7 @@ def test_an_engine_under_load_reports_everything_the_autoscaler_needs(start: Sta
 
 
 @pytest.mark.shows("RLX-64")
-def test_gauges_are_summed_over_ranks_and_a_part_is_averaged_by_its_whole() -> None:
+def test_gauges_are_summed_over_ranks_and_ratios_weighted() -> None:
     seen = read(
         'sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} 4',
         'sglang:gen_throughput{tp_rank="0"} 100', 'sglang:gen_throughput{tp_rank="1"} 50.5',
@@ -52,7 +52,7 @@ def test_gauges_are_summed_over_ranks_and_a_part_is_averaged_by_its_whole() -> N
 
 
 @pytest.mark.shows("RLX-64")
-def test_a_gauge_that_is_broken_down_by_priority_counts_once() -> None:
+def test_gauge_split_by_priority_counts_once() -> None:
     seen = read(
         'sglang:num_queue_reqs{priority="",tp_rank="0"} 5',
         'sglang:num_queue_reqs{priority="1",tp_rank="0"} 2',
@@ -62,7 +62,7 @@ def test_a_gauge_that_is_broken_down_by_priority_counts_once() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_buckets_of_all_label_sets_are_put_together_by_their_bounds() -> None:
+def test_buckets_of_all_label_sets_are_merged_by_bound() -> None:
     name = "time_to_first_token_seconds"
     seen = read(
         *buckets(name, ("1.0", 2), ("5.0", 4), ("+Inf", 4), labels='is_streaming="true",'),
@@ -72,7 +72,7 @@ def test_buckets_of_all_label_sets_are_put_together_by_their_bounds() -> None:
     assert seen.first_token.buckets == ((1.0, 3), (5.0, 5), (math.inf, 11))
 
 
-def test_vllm_is_understood_by_its_own_names() -> None:
+def test_vllm_metric_names_are_understood() -> None:
     seen = read(
         'vllm:kv_cache_usage_perc{model_name="m"} 0.5', 'vllm:num_requests_waiting{model_name="m"} 7',
         "# TYPE vllm:generation_tokens counter", 'vllm:generation_tokens_total{model_name="m"} 1234',
@@ -84,22 +84,22 @@ def test_vllm_is_understood_by_its_own_names() -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300"])
-def test_a_gauge_that_cannot_be_true_is_unknown(value: str) -> None:
+def test_impossible_gauge_is_unknown(value: str) -> None:
     seen = read(f"sglang:num_queue_reqs {value}", f"sglang:token_usage {value}", "sglang:num_running_reqs 2")
     assert (seen.queued, seen.token_usage, seen.running) == (None, None, 2)
 
 
-def test_usage_beyond_everything_and_more_tokens_than_there_are_are_unknown() -> None:
+def test_usage_above_capacity_is_unknown() -> None:
     seen = read("sglang:token_usage 1.7", "sglang:num_used_tokens 200", "sglang:max_total_num_tokens 100")
     assert (seen.token_usage, seen.used_tokens, seen.max_tokens) == (None, None, None)
 
 
-def test_one_rank_that_lies_makes_the_sum_unknown() -> None:
+def test_impossible_value_of_one_rank_makes_the_sum_unknown() -> None:
     seen = read('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
     assert seen.queued is None
 
 
-def test_what_is_said_twice_is_said_by_nobody() -> None:
+def test_duplicate_metric_is_unknown() -> None:
     assert read('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="0"} 9').queued is None
 
 
@@ -114,21 +114,21 @@ def test_what_is_said_twice_is_said_by_nobody() -> None:
         [("1.0", math.nan), ("+Inf", 6.0)],
     ],
 )
-def test_buckets_that_cannot_be_true_are_unknown(counts: list[tuple[str, float]]) -> None:
+def test_impossible_buckets_are_unknown(counts: list[tuple[str, float]]) -> None:
     assert read(*buckets("queue_time_seconds", *counts)).queue_time is None
 
 
 @pytest.mark.parametrize(
     "text", ["sglang:num_queue_reqs 12", 'sglang:num_queue_reqs{tp_rank="', "<html>\n", "a b c d\n"]
 )
-def test_a_text_that_was_cut_off_or_is_none_is_unreadable(text: str) -> None:
+def test_truncated_or_invalid_text_is_unreadable(text: str) -> None:
     with pytest.raises(ServingError) as caught:
         reading("engine_0", text)
     assert caught.value.kind is ErrorKind.UNREADABLE
 
 
 @given(st.text(alphabet=st.sampled_from('sglang:_token_usage{}="le,+Inf.0 1\n#TYPE'), max_size=200))
-def test_whatever_an_engine_says_is_a_reading_or_an_error_of_ours(text: str) -> None:
+def test_any_engine_output_gives_a_reading_or_a_serving_error(text: str) -> None:
     try:
         seen = reading("engine_0", text)
     except ServingError as error:
@@ -145,7 +145,7 @@ def fleet(**engines: FakeEngine) -> tuple[FakeEngines, list[Target]]:
 
 
 @pytest.mark.shows("RLX-64")
-def test_who_does_not_answer_is_missing_in_the_sample_and_not_zero() -> None:
+def test_unresponsive_engine_is_missing_from_the_sample() -> None:
     well, torn = FakeEngine(metrics="sglang:num_queue_reqs 3\n"), FakeEngine(metrics="torn")
     adapter, targets = fleet(one=well, two=torn)
     targets.append(Target("three", "http://three", adapter))
@@ -158,7 +158,7 @@ def test_who_does_not_answer_is_missing_in_the_sample_and_not_zero() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_all_engines_are_asked_at_once_and_the_slow_are_not_waited_for(start: Starts, wire: Wire) -> None:
+def test_engines_are_queried_in_parallel_with_a_timeout(start: Starts, wire: Wire) -> None:
     class Plain(FakeEngines):
         def metrics(self, engine: str) -> str:
             return wire.get(engine, "/metrics").or_refused().text()
@@ -175,12 +175,12 @@ def test_all_engines_are_asked_at_once_and_the_slow_are_not_waited_for(start: St
     assert seen.errors["engine_5"].kind is ErrorKind.TIMEOUT
 
 
-def test_no_engine_at_all_is_a_sample_of_nobody() -> None:
+def test_sample_without_engines_is_empty() -> None:
     seen = scrape([], now=lambda: 5.0, seconds=1.0)
     assert (seen.sample.engines, seen.sample.readings) == ((), ())
 
 
-def test_an_error_that_is_not_of_the_engine_is_not_hidden() -> None:
+def test_unexpected_errors_are_not_hidden() -> None:
     class Broken(FakeEngines):
         def metrics(self, engine: str) -> Any:
             raise ZeroDivisionError
@@ -189,7 +189,7 @@ def test_an_error_that_is_not_of_the_engine_is_not_hidden() -> None:
         scrape([Target("one", "http://one", Broken())], now=lambda: 5.0, seconds=1.0)
 
 
-def test_told_to_fail_it_fails() -> None:
+def test_fake_engine_fails_on_request() -> None:
     adapter, targets = fleet(one=FakeEngine(metrics="sglang:num_queue_reqs 3\n"))
     adapter.next("metrics", Fail(ErrorKind.TIMEOUT))
     assert scrape(targets, now=lambda: 5.0, seconds=1.0).errors["one"].kind is ErrorKind.TIMEOUT

@@ -1,4 +1,4 @@
-"""The contract of every router, including a real sglang-router."""
+"""Contract tests of every router, including a real sglang-router."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ POOL = ThreadPoolExecutor(8)
 
 
 class Stage(Protocol):
-    """What a contract test needs besides the port."""
+    """The operations that the contract tests need besides the port."""
 
     client: RouterClient
 
     def engine(self) -> str: ...
 
     def answers(self, count: int = 4) -> set[str]:
-        """Who answers so many requests to the router, one after the other."""
+        """Send requests to the router one after the other; return which engine answered each."""
 
 
 class HttpStage:
@@ -98,7 +98,7 @@ def test_registered_engines_get_requests(stage: Stage) -> None:
     assert stage.answers() == {one, other}
 
 
-def test_to_register_twice_is_to_register_once(stage: Stage) -> None:
+def test_registering_twice_registers_once(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.register(engine, model="default")
     stage.client.register(engine, model="default")
@@ -106,7 +106,7 @@ def test_to_register_twice_is_to_register_once(stage: Stage) -> None:
 
 
 @pytest.mark.shows("RLX-56")
-def test_an_engine_that_was_unregistered_gets_nothing_and_is_forgotten(stage: Stage) -> None:
+def test_unregistered_engine_gets_no_requests(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     for engine in (one, other):
         stage.client.register(engine, model="default")
@@ -117,7 +117,7 @@ def test_an_engine_that_was_unregistered_gets_nothing_and_is_forgotten(stage: St
 
 
 @pytest.mark.shows("RLX-37", "RLX-50")
-def test_an_engine_that_is_marked_gets_nothing_until_it_is_marked_again(stage: Stage) -> None:
+def test_unhealthy_engine_gets_no_requests_until_marked_healthy(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     for engine in (one, other):
         stage.client.register(engine, model="default")
@@ -130,7 +130,7 @@ def test_an_engine_that_is_marked_gets_nothing_until_it_is_marked_again(stage: S
     assert stage.answers() == {one, other}
 
 
-def test_a_router_that_was_started_anew_learns_by_a_mark(stage: Stage) -> None:
+def test_restarted_router_learns_an_engine_when_it_is_marked(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.mark_unhealthy(engine)
     assert listed(stage.client).get(engine, False) is False
@@ -138,7 +138,7 @@ def test_a_router_that_was_started_anew_learns_by_a_mark(stage: Stage) -> None:
     assert listed(stage.client) == {engine: True}
 
 
-def test_the_last_engine_may_go(stage: Stage) -> None:
+def test_last_engine_can_be_unregistered(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.register(engine, model="default")
     stage.client.unregister(engine)
@@ -158,35 +158,35 @@ def routed(request: pytest.FixtureRequest, start: Starts) -> Iterator[HttpStage]
 
 
 def under_way(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
-    asked = [POOL.submit(stage.ask, 60) for _ in range(count)]
+    futures = [POOL.submit(stage.ask, 60) for _ in range(count)]
     model, until = stage.servers[engine].engine.model, time.monotonic() + 60
     while model.running < count:
         assert time.monotonic() < until
         time.sleep(0.01)
-    return asked
+    return futures
 
 
 @pytest.mark.shows("RLX-09", "RLX-50")
-def test_requests_under_way_end_well_when_their_engine_is_marked(routed: HttpStage) -> None:
+def test_requests_in_flight_complete_after_their_engine_is_marked(routed: HttpStage) -> None:
     engine = routed.engine()
     routed.client.register(engine, model="default")
-    asked = under_way(routed, engine, 3)
+    futures = under_way(routed, engine, 3)
     routed.client.mark_unhealthy(engine)
     assert routed.servers[engine].engine.model.running == 3
-    assert [future.result().is_success for future in asked] == [True] * 3
+    assert [future.result().is_success for future in futures] == [True] * 3
     assert routed.servers[engine].engine.model.served == 3
 
 
-def test_an_engine_that_is_never_well_is_not_registered(routed: HttpStage) -> None:
+def test_engine_that_never_becomes_healthy_is_not_registered(routed: HttpStage) -> None:
     client = SGLangRouter(WIRE, routed.address, seconds=0.6)
-    nobody = f"http://127.0.0.1:{free_port()}"
+    closed = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ServingError) as caught:
-        client.register(nobody, model="default")
+        client.register(closed, model="default")
     assert caught.value.kind is ErrorKind.TIMEOUT
-    assert nobody not in listed(client)
+    assert closed not in listed(client)
 
 
-def test_a_router_that_is_down_is_unreachable() -> None:
+def test_stopped_router_is_unreachable() -> None:
     client = SGLangRouter(WIRE, f"http://127.0.0.1:{free_port()}")
     calls: list[Callable[[], object]] = [
         lambda: client.register("http://engine", model="m"), lambda: client.unregister("http://engine"),
@@ -199,12 +199,12 @@ def test_a_router_that_is_down_is_unreachable() -> None:
         assert caught.value.kind is ErrorKind.UNREACHABLE
 
 
-@pytest.mark.parametrize("said", ['{"workers": 4}', '{"workers": [4]}', "[]", "<html>"])
-def test_a_list_that_is_none_is_unreadable(start: Starts, said: str) -> None:
+@pytest.mark.parametrize("body", ['{"workers": 4}', '{"workers": [4]}', "[]", "<html>"])
+def test_invalid_worker_list_is_unreadable(start: Starts, body: str) -> None:
     from tests.serving.engine.server import Fault
 
     server = start()
-    server.engine.faults["/workers"] = Fault(status=200, body=said)
+    server.engine.faults["/workers"] = Fault(status=200, body=body)
     with pytest.raises(ServingError) as caught:
         SGLangRouter(WIRE, server.address).workers()
     assert caught.value.kind is ErrorKind.UNREADABLE

@@ -1,4 +1,4 @@
-"""The list of engines in a file that nginx includes."""
+"""Tests of the engine list in a file that nginx includes."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ from tests.serving.static_list import FileStage, listed, resolved
 POOL = ThreadPoolExecutor(8)
 
 
-def test_the_file_is_never_half_written(tmp_path: Path) -> None:
+def test_file_is_written_atomically(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     for number in range(3):
         stage.client.register(f"http://10.0.0.{number}:80", model="m")
@@ -26,14 +26,14 @@ def test_the_file_is_never_half_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in stage.path.parent.iterdir()) == [".chat.conf.lock", "chat.conf"]
 
 
-def test_a_file_without_engines_still_names_a_server(tmp_path: Path) -> None:
+def test_file_without_engines_still_has_a_server(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("http://10.0.0.1:80", model="m")
     stage.client.unregister("http://10.0.0.1:80")
     assert "    server 127.0.0.1:9 down;  # no-engines" in stage.path.read_text().splitlines()
 
 
-def test_another_process_goes_on_from_the_file(tmp_path: Path) -> None:
+def test_another_process_continues_from_the_file(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("https://engine.example.com", model="m")
     stage.client.mark_unhealthy("https://engine.example.com")
@@ -41,21 +41,21 @@ def test_another_process_goes_on_from_the_file(tmp_path: Path) -> None:
     assert listed(again) == {"https://engine.example.com": False}
 
 
-def test_a_change_that_nginx_was_not_told_of_is_told_again(tmp_path: Path) -> None:
-    path, told = tmp_path / "chat.conf", tmp_path / "told"
+def test_failed_reload_is_repeated(tmp_path: Path) -> None:
+    path, reloaded = tmp_path / "chat.conf", tmp_path / "told"
     failing = StaticList(path, "chat", resolve=resolved, reload=["sh", "-c", "echo no such pid >&2; exit 3"])
     with pytest.raises(ServingError, match="sh exited with 3: no such pid") as caught:
         failing.register("http://10.0.0.1:80", model="m")
     assert caught.value.kind is ErrorKind.REFUSED
-    working = StaticList(path, "chat", resolve=resolved, reload=["touch", str(told)])
+    working = StaticList(path, "chat", resolve=resolved, reload=["touch", str(reloaded)])
     working.register("http://10.0.0.1:80", model="m")
-    assert told.exists()
-    told.unlink()
+    assert reloaded.exists()
+    reloaded.unlink()
     working.register("http://10.0.0.1:80", model="m")
-    assert not told.exists()
+    assert not reloaded.exists()
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_changes_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "chat.conf"
     engines = [f"http://10.0.0.{number}:30000" for number in range(20)]
     each = partial(StaticList, path, "chat", resolve=resolved)
@@ -64,12 +64,12 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x;}", "1st", "a" * 101])
-def test_an_upstream_has_a_plain_name(tmp_path: Path, name: str) -> None:
+def test_upstream_name_is_validated(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not a valid upstream name"):
         StaticList(tmp_path / "chat.conf", name, resolve=resolved)
 
 
-def test_a_path_cannot_be_kept_in_a_list(tmp_path: Path) -> None:
+def test_address_with_a_path_is_refused(tmp_path: Path) -> None:
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:
         router.register("http://10.0.0.1:80/v1", model="m")
@@ -99,7 +99,7 @@ class Names:
 ENGINE = "http://engine.example.com:30000"
 
 
-def test_the_file_holds_the_checked_address_not_the_name(tmp_path: Path) -> None:
+def test_file_contains_the_checked_address_not_the_name(tmp_path: Path) -> None:
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=Names("8.8.4.4", "8.8.8.8"))
     router.register(ENGINE, model="m")
     assert lines_of(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
@@ -109,7 +109,7 @@ def test_the_file_holds_the_checked_address_not_the_name(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "10.0.0.9"])
-def test_a_name_that_leads_to_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
+def test_name_with_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=Names("8.8.8.8", address))
     for listed_by in (partial(router.register, model="m"), router.mark_healthy):
         with pytest.raises(ServingError) as caught:
@@ -118,7 +118,7 @@ def test_a_name_that_leads_to_a_forbidden_address_is_never_written(tmp_path: Pat
     assert not router.path.exists()
 
 
-def test_a_name_that_changes_later_keeps_its_checked_address(tmp_path: Path) -> None:
+def test_later_dns_change_does_not_change_the_file(tmp_path: Path) -> None:
     names = Names("8.8.8.8")
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=names)
     router.register(ENGINE, model="m")
@@ -128,7 +128,7 @@ def test_a_name_that_changes_later_keeps_its_checked_address(tmp_path: Path) -> 
     assert listed(router) == {ENGINE: True}
 
 
-def test_an_engine_that_moved_to_another_checked_address_is_registered_again(tmp_path: Path) -> None:
+def test_engine_with_a_new_allowed_address_is_registered_again(tmp_path: Path) -> None:
     names = Names("8.8.8.8")
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=names)
     router.register(ENGINE, model="m")
@@ -138,7 +138,7 @@ def test_an_engine_that_moved_to_another_checked_address_is_registered_again(tmp
     assert lines_of(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
 
 
-def test_names_that_an_older_release_wrote_are_replaced(tmp_path: Path) -> None:
+def test_names_written_by_an_older_release_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "chat.conf"
     path.write_text(
         "upstream chat {\n"
@@ -156,7 +156,7 @@ def test_names_that_an_older_release_wrote_are_replaced(tmp_path: Path) -> None:
     "engine",
     ["http://a;}b", "http://10.0.0.1:80;  # x", "http://10.0.0.1\nserver 1.1.1.1;", "ftp://a", "a b"],
 )
-def test_nothing_but_an_engines_address_gets_into_the_file(tmp_path: Path, engine: str) -> None:
+def test_only_valid_addresses_are_written(tmp_path: Path, engine: str) -> None:
     router = StaticList(tmp_path / "chat.conf", "chat", resolve=lambda url: ("8.8.8.8",))
     with pytest.raises(ServingError) as caught:
         router.register(engine, model="m")
@@ -164,7 +164,7 @@ def test_nothing_but_an_engines_address_gets_into_the_file(tmp_path: Path, engin
     assert not router.path.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps({}))
     router = StaticList(tmp_path / "file" / "chat.conf", "chat", resolve=resolved)
     with pytest.raises(ServingError) as caught:

@@ -1,4 +1,4 @@
-"""An engine that was added takes over the weights of an initial one: over HTTP, whole, no request lost."""
+"""Tests of weight copies to an added engine over HTTP: complete, without a lost request."""
 
 import time
 import uuid
@@ -25,35 +25,35 @@ JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_r
 
 @pytest.fixture
 def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
-    """A trainer has given the seed its seventh weights; the added engine has those of its disk."""
+    """Return a seed with its seventh weights from a trainer and an added engine with those of its disk."""
     seed, added = start(slots=4), start(slots=4, weights=Weights(b"from disk", "1"))
     trained = tmp_path / "weights-7"
     trained.write_bytes(b"trained" * 10_000)
-    asked = {"model_path": str(trained), "weight_version": "7"}
-    assert WIRE.post(seed.address, "/update_weights_from_disk", asked).json()["success"]
+    update = {"model_path": str(trained), "weight_version": "7"}
+    assert WIRE.post(seed.address, "/update_weights_from_disk", update).json()["success"]
     return seed, added
 
 
-def carried(seed: Server, added: Server, seconds: float = 5.0) -> str:
-    """By a group of its own: where two groups meet follows from their names."""
+def copied(seed: Server, added: Server, seconds: float = 5.0) -> str:
+    """Copy the weights in a group of its own: the meeting point follows from the group's name."""
     return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
 
 def requests(server: Server, count: int, tokens: int = 30) -> list[Future[Any]]:
     body = {"sampling_params": {"max_new_tokens": tokens}}
-    asked = [POOL.submit(WIRE.post, server.address, "/generate", body, seconds=20.0) for _ in range(count)]
+    futures = [POOL.submit(WIRE.post, server.address, "/generate", body, seconds=20.0) for _ in range(count)]
     until = time.monotonic() + 30
     while server.engine.model.running < min(count, server.engine.model.slots):
         assert time.monotonic() < until
         time.sleep(0.005)
-    return asked
+    return futures
 
 
 @pytest.mark.shows("RLX-29")
-def test_the_added_engine_has_the_seeds_weights_and_says_so(pair: tuple[Server, Server]) -> None:
+def test_added_engine_gets_and_reports_the_seeds_weights(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     assert added.engine.weights.digest != seed.engine.weights.digest
-    assert carried(seed, added) == "7"
+    assert copied(seed, added) == "7"
     assert added.engine.weights.digest == seed.engine.weights.digest
     assert ADAPTER.identity(added.address).weight_version == "7"
     assert added.engine.model.flushed == 1
@@ -63,18 +63,18 @@ def test_the_added_engine_has_the_seeds_weights_and_says_so(pair: tuple[Server, 
 @pytest.mark.shows("RLX-29", "RLX-35")
 def test_no_request_of_either_engine_is_lost(pair: tuple[Server, Server]) -> None:
     seed, added = pair
-    asked = requests(seed, 4) + requests(added, 6)
-    carried(seed, added)
-    assert [future.result().is_success for future in asked] == [True] * 10
+    futures = requests(seed, 4) + requests(added, 6)
+    copied(seed, added)
+    assert [future.result().is_success for future in futures] == [True] * 10
     assert added.engine.model.served == 6
-    assert not [path for path, _ in seed.engine.asked if path in {"/pause_generation", "/flush_cache"}]
+    assert not [path for path, _ in seed.engine.received if path in {"/pause_generation", "/flush_cache"}]
 
 
-def test_no_answer_is_made_while_weights_change(pair: tuple[Server, Server]) -> None:
+def test_no_response_is_computed_while_weights_change(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.faults[SEND] = Fault(slow=0.5)
-    asked = requests(added, 2, tokens=20)
-    copying = POOL.submit(carried, seed, added)
+    futures = requests(added, 2, tokens=20)
+    copying = POOL.submit(copied, seed, added)
     until = time.monotonic() + 30
     while not added.engine.model.paused:
         assert time.monotonic() < until
@@ -83,15 +83,15 @@ def test_no_answer_is_made_while_weights_change(pair: tuple[Server, Server]) -> 
     time.sleep(0.3)
     assert added.engine.model.served == served
     assert copying.result() == "7"
-    assert all(future.result().json()["meta_info"]["weight_version"] == "7" for future in asked)
+    assert all(future.result().json()["meta_info"]["weight_version"] == "7" for future in futures)
 
 
 @pytest.mark.shows("RLX-33")
-def test_a_seed_without_a_version_is_no_seed(pair: tuple[Server, Server]) -> None:
+def test_engine_without_a_version_is_no_seed(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.weights.version = None
     with pytest.raises(ServingError, match="reports no weight version"):
-        carried(seed, added)
+        copied(seed, added)
     assert (added.engine.weights.held, added.engine.weights.version) == (b"from disk", "1")
 
 
@@ -99,7 +99,7 @@ def test_a_seed_without_a_version_is_no_seed(pair: tuple[Server, Server]) -> Non
 @pytest.mark.parametrize("step", [JOIN, SEND, "/flush_cache", "/update_weight_version"])
 @pytest.mark.parametrize("side", ["seed", "added"])
 @pytest.mark.parametrize("fault", [Fault(status=500), Fault(hang_up=True), Fault(body='{"success": false}')])
-def test_whatever_fails_the_engine_goes_on_and_claims_nothing(
+def test_failed_copy_resumes_the_engine_without_a_version(
     pair: tuple[Server, Server], step: str, side: str, fault: Fault
 ) -> None:
     seed, added = pair
@@ -109,8 +109,8 @@ def test_whatever_fails_the_engine_goes_on_and_claims_nothing(
         fault = Fault(status=400)
     (seed if side == "seed" else added).engine.faults[step] = fault
     with pytest.raises(ServingError):
-        carried(seed, added)
-    if step != "/update_weight_version":  # there the answer alone is wrong: it was done
+        copied(seed, added)
+    if step != "/update_weight_version":  # only the response is wrong: the copy was made
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
     assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).is_success
@@ -118,18 +118,18 @@ def test_whatever_fails_the_engine_goes_on_and_claims_nothing(
 
 
 @pytest.mark.shows("RLX-34")
-def test_a_seed_that_never_joins_is_not_waited_for_beyond_the_time_given(pair: tuple[Server, Server]) -> None:
+def test_missing_seed_is_not_awaited_beyond_the_timeout(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     seed.engine.faults[JOIN] = Fault(slow=30.0)
     seed.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
     began = time.monotonic()
     with pytest.raises(ServingError):
-        carried(seed, added, seconds=2.0)
+        copied(seed, added, seconds=2.0)
     assert time.monotonic() - began < 20
     assert not added.engine.model.paused
 
 
-def test_weights_that_changed_under_the_copy_are_not_called_the_seeds(pair: tuple[Server, Server]) -> None:
+def test_weights_that_change_during_the_copy_get_no_version(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     transfer = seed.engine.weights.transfer
 
@@ -140,18 +140,18 @@ def test_weights_that_changed_under_the_copy_are_not_called_the_seeds(pair: tupl
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(seed.engine.weights, "transfer", and_trained_meanwhile)
         with pytest.raises(ServingError, match="from version 7 to 8"):
-            carried(seed, added)
+            copied(seed, added)
     assert added.engine.weights.version == "1"
-    assert carried(seed, added) == "8"
+    assert copied(seed, added) == "8"
 
 
-def test_a_copy_may_be_tried_again(pair: tuple[Server, Server]) -> None:
+def test_copy_can_be_repeated(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     added.engine.faults[SEND] = Fault(status=500)
     with pytest.raises(ServingError):
-        carried(seed, added)
+        copied(seed, added)
     added.engine.faults.clear()
-    assert carried(seed, added) == "7"
+    assert copied(seed, added) == "7"
     assert added.engine.weights.digest == seed.engine.weights.digest
 
 
@@ -163,21 +163,21 @@ def fakes() -> FakeEngines:
     return adapter
 
 
-def test_an_engine_whose_answer_was_lost_is_told_again_to_go_on() -> None:
+def test_resume_is_repeated_after_a_lost_response() -> None:
     adapter = fakes()
     adapter.next("resume", Fail(ErrorKind.TIMEOUT))
     assert copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0) == "7"
     assert not adapter.engines["http://added"].paused
 
 
-def test_one_that_cannot_be_let_go_on_is_an_error() -> None:
+def test_engine_that_cannot_resume_is_an_error() -> None:
     adapter = fakes()
     adapter.always("resume", Fail(ErrorKind.TIMEOUT))
     with pytest.raises(ServingError):
         copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)
 
 
-def test_what_went_wrong_first_is_what_is_told() -> None:
+def test_first_error_is_the_one_reported() -> None:
     adapter = fakes()
     adapter.next("copy_weights", Fail(message="the wire broke"))
     adapter.always("resume", Fail(ErrorKind.TIMEOUT, "late"))

@@ -1,4 +1,4 @@
-"""One call to an engine ends in time with a whole answer of bounded size, or says what trouble it met."""
+"""Tests of calls to engines: they end in time with a complete bounded response or an error."""
 
 import socket
 import threading
@@ -20,24 +20,24 @@ def trouble(wire: Wire, address: str, path: str = "/health") -> ServingError:
     return caught.value
 
 
-def test_a_whole_answer_comes_back_whatever_it_says(start: Starts, wire: Wire) -> None:
+def test_complete_response_is_returned_with_any_status(start: Starts, wire: Wire) -> None:
     server = start()
     assert wire.get(server.address, "/health").status == 200
     assert wire.get(server.address, "/nothing").status == 404
 
 
-def test_nobody_there_is_unreachable(wire: Wire) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_closed_port_is_unreachable(wire: Wire) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     assert trouble(wire, f"http://127.0.0.1:{port}").kind is ErrorKind.UNREACHABLE
 
 
-def test_a_name_that_leads_nowhere_is_unreachable(wire: Wire) -> None:
+def test_unresolvable_name_is_unreachable(wire: Wire) -> None:
     assert trouble(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
 
 
 @pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
-def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault) -> None:
+def test_slow_or_dripping_server_is_cut_off_in_time(start: Starts, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
@@ -46,20 +46,20 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
 
 
 @pytest.mark.parametrize("fault", [Fault(half=True), Fault(hang_up=True)])
-def test_half_an_answer_is_none(start: Starts, wire: Wire, fault: Fault) -> None:
+def test_incomplete_response_is_an_error(start: Starts, wire: Wire, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
     assert trouble(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
 
 
-def test_an_answer_without_end_is_cut_off(start: Starts) -> None:
+def test_endless_response_is_cut_off(start: Starts) -> None:
     server = start()
     server.engine.faults["/metrics"] = Fault(body="x" * 100_000)
     error = trouble(Wire(HERE, max_bytes=50_000), server.address, "/metrics")
     assert (error.kind, error.message) == (ErrorKind.UNREADABLE, "the response exceeds 50000 bytes")
 
 
-def test_what_speaks_another_language_is_unreadable(wire: Wire) -> None:
+def test_other_protocol_is_unreadable(wire: Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -74,19 +74,19 @@ def test_what_speaks_another_language_is_unreadable(wire: Wire) -> None:
     assert error.kind is ErrorKind.UNREADABLE
 
 
-def test_a_redirect_is_an_answer_and_not_a_way(start: Starts, wire: Wire) -> None:
+def test_redirect_is_not_followed(start: Starts, wire: Wire) -> None:
     server, other = start(), start()
     server.engine.faults["/health"] = Fault(to=f"{other.address}/secrets")
     assert wire.get(server.address, "/health").status == 302
-    assert other.engine.asked == []
+    assert other.engine.received == []
 
 
-def test_the_token_goes_along_and_is_not_shown(start: Starts) -> None:
+def test_token_is_sent_but_never_shown(start: Starts) -> None:
     assert "hunter2" not in repr(Wire(HERE, token="hunter2"))
 
 
 @pytest.mark.parametrize("body", ["[1]", "{", '{"a": NaN}', "\x00", "[" * 100_000])
-def test_what_is_no_json_object_is_unreadable(start: Starts, wire: Wire, body: str) -> None:
+def test_response_without_a_json_object_is_unreadable(start: Starts, wire: Wire, body: str) -> None:
     server = start()
     server.engine.faults["/server_info"] = Fault(body=body)
     with pytest.raises(ServingError) as caught:
@@ -94,7 +94,7 @@ def test_what_is_no_json_object_is_unreadable(start: Starts, wire: Wire, body: s
     assert caught.value.kind is ErrorKind.UNREADABLE
 
 
-def test_a_refusal_is_told_on_one_line_without_what_hides_in_it(start: Starts, wire: Wire) -> None:
+def test_refusal_is_one_line_without_control_characters(start: Starts, wire: Wire) -> None:
     server = start()
     server.engine.faults["/health"] = Fault(status=500, body="no\n\x1b[2Jroom")
     with pytest.raises(ServingError) as caught:

@@ -12,7 +12,7 @@ INFINITY = float("inf")
 
 @dataclass
 class Watch:
-    """`look` takes a sample every ten seconds unless told another time."""
+    """Samples of a service; `look` takes one every ten seconds by default."""
 
     engines: int = 4
     initial: int = 1
@@ -26,7 +26,7 @@ class Watch:
         silent: int = 0, throughput: float | None = 100.0, waits: Histogram | None = None,
         first_token: Histogram | None = None,
     ) -> "Watch":  # fmt: skip
-        """All engines say the same; `queue` is of the service, the last `silent` ones say nothing."""
+        """Take a sample with equal readings of all engines; the last `silent` ones report nothing."""
         for _ in range(times):
             self.now += every
             names = tuple(f"engine_{number}" for number in range(self.engines))
@@ -54,6 +54,6 @@ class Watch:
 
 
 def observed(*seconds: float) -> Histogram:
-    """The observations in buckets of 1, 5, 10, 20 and more seconds."""
+    """Return the cumulative observations in buckets of 1, 5, 10, 20 and more seconds."""
     bounds = (1.0, 5.0, 10.0, 20.0, INFINITY)
     return Histogram(tuple((bound, float(sum(took <= bound for took in seconds))) for bound in bounds))

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedSpan:
     """One span as it arrived."""
 
     name: str
@@ -27,14 +27,14 @@ class Told:
 
 @dataclass
 class Collector:
-    spans: list[Told] = field(default_factory=list)
+    spans: list[ReceivedSpan] = field(default_factory=list)
     address: str = ""
 
-    def named(self, name: str) -> list[Told]:
+    def named(self, name: str) -> list[ReceivedSpan]:
         return [span for span in self.spans if span.name == name]
 
     def wait_for(self, *names: str, seconds: float = 20) -> None:
-        """Spans are sent in batches: until one of each name has come."""
+        """Wait until a span of each name has arrived; spans are sent in batches."""
         self.until(lambda: all(self.named(name) for name in names), seconds)
 
     def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
@@ -45,12 +45,12 @@ class Collector:
 
     def take(self, path: str, body: bytes) -> None:
         assert path == "/v1/traces"
-        asked = ExportTraceServiceRequest.FromString(body)
-        for of_process in asked.resource_spans:
+        request = ExportTraceServiceRequest.FromString(body)
+        for of_process in request.resource_spans:
             service = _values(of_process.resource.attributes)["service.name"]
             for scope in of_process.scope_spans:
                 self.spans += [
-                    Told(
+                    ReceivedSpan(
                         span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(),
                         _values(span.attributes), service, span.status.code == 2,
                     )
@@ -60,28 +60,28 @@ class Collector:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    found = Collector()
+    collector = Collector()
 
-    class Door(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            found.take(self.path, body)
+            collector.take(self.path, body)
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    found.address = f"http://127.0.0.1:{server.server_port}"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    collector.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield found
+        yield collector
     finally:
         server.shutdown()
         server.server_close()

@@ -12,12 +12,12 @@ from tests.tracing.collector import Collector, collecting
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with collecting() as found:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.address)
+    with collecting() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.address)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
         monkeypatch.setattr(spans, "_decided", False)
         monkeypatch.setattr(spans, "_tracer", None)
-        yield found
+        yield running
         if spans._tracer is not None:
             spans._tracer.span_processor.shutdown()
 

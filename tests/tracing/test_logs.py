@@ -1,4 +1,4 @@
-"""Claims about the log: every line is an event in JSON, with the ids of its request, cycle or job."""
+"""Tests of the log: every line is a JSON event with the ids of its request, cycle or job."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.scheduler.stage import Stage
 
 
 class Lines:
-    """What the root logger's own handler would write as JSON."""
+    """The lines that the root logger's handler would write as JSON."""
 
     def __init__(self) -> None:
         self.stream = StringIO()
@@ -29,56 +29,54 @@ class Lines:
             structlog.stdlib.ProcessorFormatter(foreign_pre_chain=settings.SHARED, processors=render)
         )
 
-    def told(self, event: str) -> dict[str, object]:
-        found = [json.loads(line) for line in self.stream.getvalue().splitlines()]
-        return next(line for line in found if event in line["event"])
+    def entry(self, event: str) -> dict[str, object]:
+        events = [json.loads(line) for line in self.stream.getvalue().splitlines()]
+        return next(line for line in events if event in line["event"])
 
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    found = Lines()
+    written = Lines()
     root = logging.getLogger()
-    root.addHandler(found.handler)
-    yield found
-    root.removeHandler(found.handler)
+    root.addHandler(written.handler)
+    yield written
+    root.removeHandler(written.handler)
 
 
-def test_a_request_can_be_written_down_by_its_route_and_id(
-    db: None, lines: Lines, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_request_log_has_route_and_id(db: None, lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "berth.requests")
     Client().get("/api/v1/workloads?search=hidden", headers={"X-Request-Id": "mine-1"})
-    told = lines.told("request")
-    assert (told["request_id"], told["route"], told["status"]) == ("mine-1", "/api/v1/workloads", 401)
-    assert (told["method"], told["level"], told["logger"]) == ("GET", "info", "berth.requests")
+    entry = lines.entry("request")
+    assert (entry["request_id"], entry["route"], entry["status"]) == ("mine-1", "/api/v1/workloads", 401)
+    assert (entry["method"], entry["level"], entry["logger"]) == ("GET", "info", "berth.requests")
     assert "hidden" not in lines.stream.getvalue()
 
 
-def test_what_a_cycle_sets_going_is_logged_with_its_number(stage: Stage, lines: Lines, monkeypatch) -> None:
+def test_log_of_a_cycle_has_its_number(stage: Stage, lines: Lines, monkeypatch) -> None:
     def broken(order: object) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(stage.runtime, "start", broken)
     stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
     stage.tick()
-    told = lines.told("could not be started: no space left")
-    assert told["cycle"] == Cycle.objects.filter(bundles=1).get().pk
-    assert told["level"] == "warning"
+    entry = lines.entry("could not be started: no space left")
+    assert entry["cycle"] == Cycle.objects.filter(bundles=1).get().pk
+    assert entry["level"] == "warning"
 
 
 def a_job() -> None:
     logging.getLogger("a.job").warning("half way")
 
 
-def test_a_jobs_lines_carry_its_name_and_id(db: None, lines: Lines) -> None:
+def test_log_of_a_job_has_its_name_and_id(db: None, lines: Lines) -> None:
     number = async_task("tests.tracing.test_logs.a_job", sync=True)
-    told = lines.told("half way")
-    assert (told["task"], told["task_id"]) == ("tests.tracing.test_logs.a_job", number)
+    entry = lines.entry("half way")
+    assert (entry["task"], entry["task_id"]) == ("tests.tracing.test_logs.a_job", number)
     logging.getLogger("a.job").warning("afterwards")
-    assert "task" not in lines.told("afterwards")
+    assert "task" not in lines.entry("afterwards")
 
 
-async def test_a_sockets_lines_share_a_name() -> None:
+async def test_log_of_a_websocket_shares_one_id() -> None:
     heard = []
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -92,10 +90,10 @@ async def test_a_sockets_lines_share_a_name() -> None:
     assert "request_id" not in structlog.contextvars.get_contextvars()
 
 
-def test_markup_line_ends_and_what_breaks_stay_inside_one_line(lines: Lines) -> None:
+def test_markup_line_breaks_and_exceptions_stay_on_one_line(lines: Lines) -> None:
     try:
         raise ValueError("<b>two\nlines</b>")
     except ValueError:
         logging.getLogger("x").exception("it broke: %s", "a\nb\x1b[31m")
     assert len(lines.stream.getvalue().splitlines()) == 1
-    assert "two\nlines" in str(lines.told("it broke")["exception"])
+    assert "two\nlines" in str(lines.entry("it broke")["exception"])

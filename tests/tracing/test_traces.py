@@ -1,4 +1,4 @@
-"""Claims about traces: what becomes a span, what is told of it, and that nothing does without a collector."""
+"""Tests of traces: which spans exist, their attributes, and no cost without a collector."""
 
 import json
 import logging
@@ -35,23 +35,21 @@ def secret(db: None) -> str:
     return tokens.issue(acting=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
 
 
-def test_a_request_is_a_span_of_the_callers_trace_named_after_its_route(
-    collector: Collector, secret: str
-) -> None:
+def test_request_is_a_span_of_the_callers_trace_named_by_its_route(collector: Collector, secret: str) -> None:
     path = "/api/v1/workloads/00000000-0000-4000-8000-000000000001?search=hidden"
     headers = {"Authorization": f"Bearer {secret}", "Traceparent": PARENT, "X-Request-Id": "mine-1"}
     assert Client().get(path, headers=headers).status_code == 422
     collector.wait_for("GET /api/v1/workloads/<uuid:workload_id>")
-    [told] = collector.spans
-    assert (told.trace, told.parent) == (PARENT[3:35], PARENT[36:52])
-    assert told.attributes["http.response.status_code"] == 422
-    assert told.attributes["berth.request_id"] == "mine-1"
-    assert "hidden" not in str(told)
-    assert secret not in str(told)
-    assert not told.failed, "a refusal is an answer"
+    [span] = collector.spans
+    assert (span.trace, span.parent) == (PARENT[3:35], PARENT[36:52])
+    assert span.attributes["http.response.status_code"] == 422
+    assert span.attributes["berth.request_id"] == "mine-1"
+    assert "hidden" not in str(span)
+    assert secret not in str(span)
+    assert not span.failed, "a refusal is a successful response"
 
 
-def test_a_cycle_is_one_trace_that_knows_its_number(collector: Collector, stage: Stage) -> None:
+def test_cycle_is_one_trace_with_its_number(collector: Collector, stage: Stage) -> None:
     stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
     stage.tick(2)
     collector.wait_for("scheduler tick", "commit", "record cycle")
@@ -69,7 +67,7 @@ def a_job(number: int) -> int:
     return number
 
 
-def test_a_job_of_the_task_queue_is_a_span_and_a_failed_one_says_so(collector: Collector, db: None) -> None:
+def test_background_job_is_a_span_marked_on_failure(collector: Collector, db: None) -> None:
     async_task("tests.tracing.test_traces.a_job", 1, sync=True)
     with pytest.raises(AssertionError):
         async_task("tests.tracing.test_traces.a_job", 0, sync=True)
@@ -78,7 +76,7 @@ def test_a_job_of_the_task_queue_is_a_span_and_a_failed_one_says_so(collector: C
     assert [span.failed for span in collector.named(name)] == [False, True]
 
 
-def test_calls_to_providers_are_spans_with_what_was_asked_and_what_went_wrong(
+def test_provider_calls_are_spans_with_request_and_error(
     collector: Collector, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = make.pool("elastic")
@@ -100,25 +98,27 @@ def test_calls_to_providers_are_spans_with_what_was_asked_and_what_went_wrong(
     assert terminate.attributes["berth.nodes.requested"] == 2
 
 
-def test_a_pass_over_a_service_is_a_span(collector: Collector, transactional_db: None) -> None:
+def test_service_pass_is_a_span(collector: Collector, transactional_db: None) -> None:
     played = make_stage()
     service = played.submit()
     rounds = Rounds(clock=played.stage.clock, ports=lambda fence: played.ports)
     rounds._carry(service)
     collector.wait_for("service pass")
-    [told] = collector.named("service pass")
-    assert told.attributes["berth.service"] == service.workload.handle
-    assert not told.failed
+    [span] = collector.named("service pass")
+    assert span.attributes["berth.service"] == service.workload.handle
+    assert not span.failed
 
 
-def test_lines_of_the_log_name_the_trace(collector: Collector) -> None:
+def test_log_lines_contain_the_trace_id(collector: Collector) -> None:
     handler = logging.StreamHandler(StringIO())
     handler.setFormatter(_formatter())
     with spans.span("something"):
-        told = json.loads(handler.format(logging.makeLogRecord({"name": "x", "levelno": 20, "msg": "hello"})))
+        entry = json.loads(
+            handler.format(logging.makeLogRecord({"name": "x", "levelno": 20, "msg": "hello"}))
+        )
     collector.wait_for("something")
     [span] = collector.spans
-    assert (told["trace_id"], told["span_id"]) == (span.trace, span.id)
+    assert (entry["trace_id"], entry["span_id"]) == (span.trace, span.id)
 
 
 def _formatter() -> logging.Formatter:
@@ -146,19 +146,21 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 @pytest.mark.parametrize("more", [
     {}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
 ])  # fmt: skip
-def test_without_a_collector_nothing_of_opentelemetry_is_even_loaded(
+def test_opentelemetry_is_not_imported_without_a_collector(
     more: dict[str, str], child_env: dict[str, str]
 ) -> None:
     env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", WORK], env={**env, **more}, capture_output=True, text=True, check=True
     )
-    assert told.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
-def test_a_collector_that_is_away_costs_spans_and_no_request(child_env: dict[str, str]) -> None:
+def test_unreachable_collector_loses_spans_but_no_request(child_env: dict[str, str]) -> None:
     work = WORK.replace("assert told is", "assert told is not").replace(" and spans.ids() == {}", "")
     env = {**child_env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_EXPORT_TIMEOUT": "200",
            "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}  # fmt: skip
-    told = subprocess.run([sys.executable, "-c", work], env=env, capture_output=True, text=True, check=True)
-    assert "opentelemetry.sdk.trace" in told.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", work], env=env, capture_output=True, text=True, check=True
+    )
+    assert "opentelemetry.sdk.trace" in process.stdout

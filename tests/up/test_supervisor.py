@@ -1,4 +1,4 @@
-"""The supervisor, its children and adopted processes."""
+"""Tests of the supervisor, its children and adopted processes."""
 
 import os
 import signal
@@ -22,8 +22,8 @@ def child(tmp_path: Path, code: str) -> Child:
     return Child("one", lambda: [sys.executable, "-c", code], ENV, tmp_path / "one.log")
 
 
-def fall(one: Child, now: float) -> float | None:
-    """Start it, let it end, and tell when it is due again."""
+def run_and_end(one: Child, now: float) -> float | None:
+    """Start the child, let it end, and return when its next start is due."""
     one.start(now)
     assert one.process
     one.process.wait()
@@ -31,16 +31,16 @@ def fall(one: Child, now: float) -> float | None:
     return one.due
 
 
-def test_one_that_falls_again_and_again_is_started_ever_later(tmp_path: Path) -> None:
+def test_child_that_keeps_failing_is_restarted_with_growing_delay(tmp_path: Path) -> None:
     one = child(tmp_path, "raise SystemExit(3)")
-    pauses = [fall(one, now=100.0) for _ in range(9)]
+    pauses = [run_and_end(one, now=100.0) for _ in range(9)]
     assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
 
 
-def test_one_that_ran_steadily_is_started_again_at_once(tmp_path: Path) -> None:
+def test_child_that_ran_steadily_is_restarted_at_once(tmp_path: Path) -> None:
     one = child(tmp_path, "raise SystemExit(3)")
     for _ in range(5):
-        fall(one, now=100.0)
+        run_and_end(one, now=100.0)
     one.start(100.0)
     assert one.process
     one.process.wait()
@@ -48,13 +48,13 @@ def test_one_that_ran_steadily_is_started_again_at_once(tmp_path: Path) -> None:
     assert one.due == 131.0
 
 
-def test_an_end_is_told_once(tmp_path: Path) -> None:
+def test_end_of_a_child_is_reported_once(tmp_path: Path) -> None:
     one = child(tmp_path, "raise SystemExit(3)")
-    fall(one, now=0.0)
+    run_and_end(one, now=0.0)
     assert one.ended(1.0) is None
 
 
-def test_a_log_that_grew_too_long_is_put_aside_while_its_writer_goes_on(tmp_path: Path) -> None:
+def test_long_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
     one = child(tmp_path, "import sys; print('first'); sys.stdout.flush(); sys.stdin.read()")
     one.log.write_bytes(b"x" * (LOG_LIMIT + 1))
     one.trim_log()
@@ -101,7 +101,7 @@ print("stopped", flush=True)
 """
 
 
-def test_pods_that_outlive_their_starter_are_asked_to_end_and_waited_for(tmp_path: Path) -> None:
+def test_pods_that_outlive_their_starter_are_stopped_and_awaited(tmp_path: Path) -> None:
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
     )
@@ -112,7 +112,7 @@ def test_pods_that_outlive_their_starter_are_asked_to_end_and_waited_for(tmp_pat
     assert not Path(f"/proc/{pod}").exists()
 
 
-def test_what_is_tied_ends_with_who_started_it(tmp_path: Path) -> None:
+def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time; from berth.tied import tied; import signal\n"
         "child = subprocess.Popen(tied(['sleep', '1000'], by=signal.SIGKILL))\n"
@@ -127,14 +127,14 @@ def test_what_is_tied_ends_with_who_started_it(tmp_path: Path) -> None:
     until(lambda: not is_alive(tied_one))
 
 
-def test_what_would_be_tied_to_a_process_that_is_gone_never_starts(tmp_path: Path) -> None:
+def test_process_tied_to_an_ended_one_never_starts(tmp_path: Path) -> None:
     line = tied(["touch", str(tmp_path / "started")])
-    line[3] = "1"  # not our process: as if ours had ended before
+    line[3] = "1"  # another process, as if ours had ended before
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()
 
 
-def test_a_home_is_claimed_by_one(tmp_path: Path) -> None:
+def test_home_directory_is_claimed_by_one_process(tmp_path: Path) -> None:
     with claimed(tmp_path) as lock:
         say(lock, "http://127.0.0.1:8123")
         with pytest.raises(CannotStart, match=r"http://127\.0\.0\.1:8123"), claimed(tmp_path):
@@ -143,12 +143,12 @@ def test_a_home_is_claimed_by_one(tmp_path: Path) -> None:
         pass
 
 
-def test_a_port_that_was_not_asked_for_may_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    with take("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
+def test_default_port_falls_back_but_a_requested_port_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with take("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
         monkeypatch.setattr("berth.server.up.address.FIRST_PORT", port)
         with take("127.0.0.1", None) as other:
-            assert address_of(other) != address_of(taken)
+            assert address_of(other) != address_of(listener)
         with pytest.raises(CannotStart, match=str(port)):
             take("127.0.0.1", port)
 

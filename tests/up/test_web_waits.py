@@ -1,4 +1,4 @@
-"""The web process waits for the tables before it answers."""
+"""Tests that the web process waits for the tables before it responds."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from berth.server.up.address import address_of, take, wait_until_it_answers
 from tests.up.test_supervisor import ENV
 
 
-def test_who_calls_while_the_tables_are_made_waits_in_line(tmp_path: Path) -> None:
+def test_request_during_migrations_waits_for_them(tmp_path: Path) -> None:
     env = {**ENV, "BERTH_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     starts, holds_back = os.pipe()
     answered_at: list[float] = []
@@ -35,17 +35,17 @@ def test_who_calls_while_the_tables_are_made_waits_in_line(tmp_path: Path) -> No
                 early.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
                 early.settimeout(3)
                 try:
-                    told = early.recv(100)
+                    response = early.recv(100)
                 except TimeoutError:
-                    told = b"nothing yet"
-                assert told == b"nothing yet"
-                let_go = time.monotonic()
+                    response = b"nothing yet"
+                assert response == b"nothing yet"
+                released_at = time.monotonic()
                 os.close(holds_back)
                 early.settimeout(30)
                 assert b"200" in early.recv(100)
             caller.join(30)
             assert answered_at
-            assert answered_at[0] >= let_go
+            assert answered_at[0] >= released_at
         finally:
             web.kill()
             web.wait()

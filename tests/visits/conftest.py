@@ -23,7 +23,7 @@ from tests.visits.pod import Pod, served
 
 @dataclass
 class Desk:
-    """`address` leads to the door, whatever host a request names."""
+    """A running interactive workload behind the port proxy. `port` leads to the proxy for any host name."""
 
     cast: Cast
     workload: Workload
@@ -52,11 +52,11 @@ class Desk:
         return httpx.request(method, url, headers=headers, timeout=20, trust_env=False, **options)
 
     def enter(self, acting: Acting | None = None) -> str:
-        """The cookie's value, of somebody who came in by themselves."""
+        """Redeem a new link and return the cookie's value."""
         return ports.redeem_link(self.link(acting), self.workload.pk, "lab", timezone.now())
 
     def visit(self, acting: Acting | None = None) -> str:
-        """The cookie of somebody who has just come in."""
+        """Open a new link over HTTP and return the cookie."""
         answer = self.ask(OPEN + self.link(acting))
         assert answer.status_code == 303, answer.text
         return answer.headers["set-cookie"].partition(";")[0]
@@ -78,7 +78,7 @@ def desk(transactional_db: None) -> Iterator[Desk]:
 
 @pytest.fixture
 def quiet_desk(db: None) -> Desk:
-    """Rows alone: nothing answers."""
+    """Return a desk with rows only: nothing listens."""
     cast = make_cast()
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
@@ -98,6 +98,6 @@ def running(cast: Cast) -> tuple[Workload, PodRow]:
 
 
 async def _berth(scope: Any, receive: Any, send: Any) -> None:
-    """What answers on every other host."""
+    """Respond on every other host."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"berth"})

@@ -1,4 +1,4 @@
-"""A small web server that plays a pod: it records, streams and echoes."""
+"""A small web server that acts as a pod: it records, streams and echoes."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """`heard`: what came, newest last; `left`: visitors who went before their answer's end."""
+    """`heard`: requests, newest last; `left`: set when a visitor leaves before the response ends."""
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.heard.append(_told(scope))
+        self.heard.append(_described(scope))
         if scope["type"] == "websocket":
             await _echo(scope, receive, send)
             return
@@ -45,16 +45,16 @@ class Pod:
     async def _endless(self, receive: Any, send: Any) -> None:
         await _begin(send, [(b"content-type", b"text/event-stream")])
         await receive()
-        gone = asyncio.ensure_future(receive())
-        while not gone.done():
+        disconnected = asyncio.ensure_future(receive())
+        while not disconnected.done():
             await send({"type": "http.response.body", "body": b"data: tick\n\n", "more_body": True})
-            await asyncio.wait({gone}, timeout=0.02)
+            await asyncio.wait({disconnected}, timeout=0.02)
         self.left.set()
 
 
 @contextlib.contextmanager
 def served(app: App) -> Iterator[int]:
-    """The port of this machine at which the application answers while the block runs."""
+    """Yield the local port at which the application is served while the block runs."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         server = uvicorn.Server(
@@ -116,19 +116,19 @@ async def _unchanged(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def _broken(scope: Any, receive: Any, send: Any) -> None:
-    """Says more than it sends."""
+    """Send less than the announced content length."""
     await _begin(send, [(b"content-length", b"1000")])
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 
 
 async def _tell(scope: Any, receive: Any, send: Any) -> None:
-    await _answer(send, json.dumps(_told(scope)).encode(), (b"content-type", b"application/json"))
+    await _answer(send, json.dumps(_described(scope)).encode(), (b"content-type", b"application/json"))
 
 
-def _told(scope: Any) -> dict[str, Any]:
+def _described(scope: Any) -> dict[str, Any]:
     headers = [(name.decode(), value.decode()) for name, value in scope["headers"]]
-    told = {"method": scope.get("method"), "path": scope["path"], "query": scope["query_string"].decode()}
-    return {**told, "headers": headers}
+    request = {"method": scope.get("method"), "path": scope["path"], "query": scope["query_string"].decode()}
+    return {**request, "headers": headers}
 
 
 async def _echo(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""Claims about links: who gets one, that it opens once and soon, and how long a visit counts."""
+"""Tests of port links: who gets one, that it opens once and soon, and how long a visit lasts."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,13 +18,13 @@ from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk
 
 
-def test_who_may_act_on_the_workload_gets_a_link_and_the_audit_says_so(desk: Desk) -> None:
+def test_member_with_write_access_gets_an_audited_link(desk: Desk) -> None:
     for acting in (desk.cast.dave, desk.cast.carol, desk.cast.bob, desk.cast.alice):
         assert desk.ask("/", cookie=desk.visit(acting)).status_code == 200
     assert Audit.objects.filter(action="open port", after={"port": "lab"}).count() == 4
 
 
-def test_who_only_sees_it_gets_none_and_to_others_it_is_not_there(quiet_desk: Desk) -> None:
+def test_viewer_is_refused_a_link_and_others_get_404(quiet_desk: Desk) -> None:
     with pytest.raises(Forbidden):
         quiet_desk.link(quiet_desk.cast.erin)
     with pytest.raises(NotFound):
@@ -33,18 +33,18 @@ def test_who_only_sees_it_gets_none_and_to_others_it_is_not_there(quiet_desk: De
         quiet_desk.link(Acting.person(quiet_desk.cast.dave.user, scopes=frozenset({"read"})))  # type: ignore[arg-type]
 
 
-def test_a_port_that_the_document_does_not_name_cannot_be_opened(quiet_desk: Desk) -> None:
+def test_undeclared_port_cannot_be_opened(quiet_desk: Desk) -> None:
     with pytest.raises(NotFound, match="its ports are lab, other"):
         quiet_desk.link(port="5432")
 
 
-def test_a_workload_that_does_not_run_has_nothing_to_open(quiet_desk: Desk) -> None:
+def test_workload_that_is_not_running_has_no_link(quiet_desk: Desk) -> None:
     quiet_desk.workload.phase = Phase.SUSPENDED
     with pytest.raises(Conflict, match="is suspended"):
         quiet_desk.link()
 
 
-def test_a_link_opens_once(desk: Desk) -> None:
+def test_link_opens_once(desk: Desk) -> None:
     secret = desk.link()
     assert desk.ask(OPEN + secret).status_code == 303
     again = desk.ask(OPEN + secret)
@@ -52,7 +52,7 @@ def test_a_link_opens_once(desk: Desk) -> None:
     assert "set-cookie" not in again.headers
 
 
-def test_of_many_who_come_with_one_link_one_gets_in(quiet_desk: Desk) -> None:
+def test_concurrent_uses_of_one_link_open_it_once(quiet_desk: Desk) -> None:
     secret, now = quiet_desk.link(), timezone.now()
     got = 0
     for _ in range(5):
@@ -64,7 +64,7 @@ def test_of_many_who_come_with_one_link_one_gets_in(quiet_desk: Desk) -> None:
     assert got == 1
 
 
-def test_a_link_is_for_its_port_and_its_minute(quiet_desk: Desk) -> None:
+def test_link_is_valid_for_its_port_and_a_minute(quiet_desk: Desk) -> None:
     secret, now = quiet_desk.link(), timezone.now()
     with pytest.raises(ports.NoVisit):
         ports.redeem_link(secret, quiet_desk.workload.pk, "other", now)
@@ -73,7 +73,7 @@ def test_a_link_is_for_its_port_and_its_minute(quiet_desk: Desk) -> None:
     assert ports.redeem_link(secret, quiet_desk.workload.pk, "lab", now)
 
 
-def test_neither_the_link_nor_the_cookie_can_be_read_from_the_database(desk: Desk) -> None:
+def test_database_holds_neither_link_nor_cookie_in_clear(desk: Desk) -> None:
     secret = desk.link()
     cookie = desk.ask(OPEN + secret).cookies["berth_port"]
     row = str(PortLink.objects.values().get())
@@ -81,13 +81,13 @@ def test_neither_the_link_nor_the_cookie_can_be_read_from_the_database(desk: Des
     assert cookie not in row
 
 
-def test_a_cookie_counts_for_its_own_port_alone(desk: Desk) -> None:
+def test_cookie_is_valid_for_its_own_port_only(desk: Desk) -> None:
     cookie = desk.visit()
     other = desk.origins.of(desk.workload.pk, "other").removeprefix("http://")
     assert desk.ask("/", cookie=cookie, headers={"Host": other}).status_code == 403
 
 
-def test_a_visit_ends_with_the_right_to_it(quiet_desk: Desk) -> None:
+def test_visit_ends_when_access_is_revoked(quiet_desk: Desk) -> None:
     cookie = quiet_desk.enter()
     now = timezone.now()
     assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
@@ -96,7 +96,7 @@ def test_a_visit_ends_with_the_right_to_it(quiet_desk: Desk) -> None:
         ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
-def test_visit_ends_with_the_token_that_asked_for_it(quiet_desk: Desk) -> None:
+def test_visit_ends_with_the_token_that_requested_it(quiet_desk: Desk) -> None:
     token, _ = tokens.issue(acting=quiet_desk.cast.dave, name="t", scopes=["write"], expires_at=None)
     acting = replace(quiet_desk.cast.dave, token_id=token.pk)
     cookie, now = quiet_desk.enter(acting), timezone.now()
@@ -106,7 +106,7 @@ def test_visit_ends_with_the_token_that_asked_for_it(quiet_desk: Desk) -> None:
         ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
-def test_visit_ends_with_the_session_that_asked_for_it(quiet_desk: Desk) -> None:
+def test_visit_ends_with_the_session_that_requested_it(quiet_desk: Desk) -> None:
     key = cookie_of(quiet_desk.cast.dave.user).partition("=")[2]
     cookie, now = quiet_desk.enter(replace(quiet_desk.cast.dave, session_key=key)), timezone.now()
     assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
@@ -116,7 +116,7 @@ def test_visit_ends_with_the_session_that_asked_for_it(quiet_desk: Desk) -> None
 
 
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
-def test_a_visit_ends_with(quiet_desk: Desk, change: str) -> None:
+def test_visit_ends_with(quiet_desk: Desk, change: str) -> None:
     cookie, now, user = quiet_desk.enter(), timezone.now(), quiet_desk.cast.dave.user
     assert user is not None
     if change == "password":
@@ -135,13 +135,13 @@ def test_a_visit_ends_with(quiet_desk: Desk, change: str) -> None:
         ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
-def test_a_visit_by_a_token_does_not_outlive_the_token(quiet_desk: Desk) -> None:
+def test_visit_does_not_outlive_its_token(quiet_desk: Desk) -> None:
     soon = timezone.now() + timedelta(minutes=5)
     quiet_desk.link(Acting.person(quiet_desk.cast.dave.user, until=soon))  # type: ignore[arg-type]
     assert PortLink.objects.get().visit_until == soon
 
 
-def test_the_next_run_is_visited_by_the_same_cookie_and_nothing_answers_between(quiet_desk: Desk) -> None:
+def test_cookie_works_for_the_next_run_but_not_between_runs(quiet_desk: Desk) -> None:
     cookie, now = quiet_desk.enter(), timezone.now()
     quiet_desk.workload.run = 2
     quiet_desk.workload.save()
@@ -152,7 +152,7 @@ def test_the_next_run_is_visited_by_the_same_cookie_and_nothing_answers_between(
     assert ports.resolve_visit(cookie, quiet_desk.workload.pk, "lab", now)
 
 
-def test_links_that_nobody_uses_do_not_pile_up(quiet_desk: Desk) -> None:
+def test_unused_links_are_deleted(quiet_desk: Desk) -> None:
     for _ in range(20):
         quiet_desk.link()
     with pytest.raises(Conflict, match="unused links"):

@@ -1,4 +1,4 @@
-"""Claims about what goes through the door of ports, what does not, and that it streams both ways."""
+"""Tests of the port proxy: what passes in both directions, what does not, and streaming."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -32,11 +32,11 @@ def socket_of(desk: Desk, path: str = "/socket", cookie: str = "", **options: An
 
 
 def fetched(site: str, mode: str, dest: str) -> dict[str, str]:
-    """What a browser says of how it came to ask."""
+    """Return the fetch metadata headers that a browser sends."""
     return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
-def test_the_link_leaves_the_address_and_a_cookie_for_this_host_alone_stays(desk: Desk) -> None:
+def test_link_is_removed_from_the_address_and_sets_a_host_only_cookie(desk: Desk) -> None:
     answer = desk.ask(OPEN + desk.link())
     assert answer.headers["location"] == "/"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -46,23 +46,23 @@ def test_the_link_leaves_the_address_and_a_cookie_for_this_host_alone_stays(desk
     assert "domain" not in cookie
 
 
-def test_without_a_visit_nothing_is_asked_of_the_pod(desk: Desk) -> None:
+def test_request_without_a_visit_does_not_reach_the_pod(desk: Desk) -> None:
     for cookie in ("", "berth_port=guessed", "sessionid=whatever"):
         assert desk.ask("/", cookie=cookie).status_code == 403
     assert desk.server.heard == []
 
 
-def test_berths_cookies_and_the_visits_own_never_reach_the_pod(desk: Desk) -> None:
+def test_cookies_of_berth_and_of_the_visit_never_reach_the_pod(desk: Desk) -> None:
     cookie = f"sessionid=secret; {desk.visit()}; theirs=1; csrftoken=token; more=2"
     heard = dict(desk.ask("/tell", cookie=cookie).json()["headers"])
     assert heard["cookie"] == "theirs=1; more=2"
 
 
-def test_the_pod_hears_the_name_that_was_called_and_a_secret_that_its_neighbours_do_not_know(
+def test_pod_gets_the_host_name_and_its_own_request_secret(
     desk: Desk,
 ) -> None:
-    told = {"X-Forwarded-For": "8.8.8.8", "X-Forwarded-Proto": "x", "Connection": "x-mine", "X-Mine": "1"}
-    heard = dict(desk.ask("/tell?a=%20b", cookie=desk.visit(), headers=told).json()["headers"])
+    headers = {"X-Forwarded-For": "8.8.8.8", "X-Forwarded-Proto": "x", "Connection": "x-mine", "X-Mine": "1"}
+    heard = dict(desk.ask("/tell?a=%20b", cookie=desk.visit(), headers=headers).json()["headers"])
     assert heard["host"] == desk.host
     assert heard["authorization"] == f"Bearer {for_port(str(desk.pod.pk))}"
     assert heard["x-forwarded-proto"] == "http"
@@ -71,13 +71,13 @@ def test_the_pod_hears_the_name_that_was_called_and_a_secret_that_its_neighbours
     assert desk.server.heard[-1]["query"] == "a=%20b"
 
 
-def test_a_pages_own_authorization_goes_through(desk: Desk) -> None:
+def test_authorization_header_of_the_page_is_forwarded(desk: Desk) -> None:
     own = {"Authorization": "token of-the-page"}
     heard = dict(desk.ask("/tell", cookie=desk.visit(), headers=own).json()["headers"])
     assert heard["authorization"] == "token of-the-page"
 
 
-def test_no_pod_sets_or_clears_a_cookie_beyond_its_host(desk: Desk) -> None:
+def test_pod_cannot_set_or_clear_cookies_of_other_hosts(desk: Desk) -> None:
     answer = desk.ask("/cookies", cookie=desk.visit())
     assert answer.headers.get_list("set-cookie") == ["own=1; Path=/; HttpOnly"]
     for name in ("clear-site-data", "strict-transport-security", "x-inner"):
@@ -94,18 +94,18 @@ def test_no_pod_sets_or_clears_a_cookie_beyond_its_host(desk: Desk) -> None:
     (fetched("cross-site", "navigate", "document"), "GET", 200),
     (fetched("same-origin", "cors", "empty"), "POST", 200),
 ])  # fmt: skip
-def test_pages_of_other_hosts_ask_for_nothing_in_the_visitors_name(
+def test_cross_site_requests_are_refused(
     desk: Desk, headers: dict[str, str], method: str, status: int
 ) -> None:
     assert desk.ask("/tell", method, cookie=desk.visit(), headers=headers).status_code == status
 
 
-def test_the_ports_own_pages_may_ask(desk: Desk) -> None:
+def test_same_origin_requests_are_allowed(desk: Desk) -> None:
     answer = desk.ask("/tell", "PUT", cookie=desk.visit(), headers={"Origin": desk.origin}, content=b"x")
     assert answer.json()["method"] == "PUT"
 
 
-def test_statuses_and_places_to_go_on_to_come_back_as_they_are(desk: Desk) -> None:
+def test_statuses_and_redirects_are_returned_unchanged(desk: Desk) -> None:
     cookie = desk.visit()
     moved = desk.ask("/moved", cookie=cookie)
     assert (moved.status_code, moved.headers["location"]) == (302, "/elsewhere?a=1")
@@ -115,11 +115,11 @@ def test_statuses_and_places_to_go_on_to_come_back_as_they_are(desk: Desk) -> No
     assert head.content == b""
 
 
-def test_a_long_body_streams_to_the_pod_with_a_length_or_without(desk: Desk) -> None:
+def test_long_body_is_streamed_with_or_without_a_length(desk: Desk) -> None:
     cookie = desk.visit()
-    known = desk.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
-    assert known["size"] == 5_000_000
-    assert known["parts"] > 1
+    received = desk.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
+    assert received["size"] == 5_000_000
+    assert received["parts"] > 1
     assert dict(desk.server.heard[-1]["headers"])["content-length"] == "5000000"
 
     def parts() -> Iterator[bytes]:
@@ -130,7 +130,7 @@ def test_a_long_body_streams_to_the_pod_with_a_length_or_without(desk: Desk) -> 
     assert dict(desk.server.heard[-1]["headers"])["transfer-encoding"] == "chunked"
 
 
-def test_an_endless_answer_arrives_as_it_is_written_and_stops_when_the_visitor_goes(desk: Desk) -> None:
+def test_endless_response_is_streamed_until_the_visitor_disconnects(desk: Desk) -> None:
     headers = {"Host": desk.host, "Cookie": desk.visit()}
     with httpx.stream("GET", f"http://127.0.0.1:{desk.port}/endless", headers=headers, timeout=20) as answer:
         lines = answer.iter_lines()
@@ -138,12 +138,12 @@ def test_an_endless_answer_arrives_as_it_is_written_and_stops_when_the_visitor_g
     assert desk.server.left.wait(20)
 
 
-def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(desk: Desk) -> None:
+def test_truncated_response_is_not_complete(desk: Desk) -> None:
     with pytest.raises(httpx.TransportError):
         desk.ask("/broken", cookie=desk.visit())
 
 
-def test_where_nothing_listens_the_page_says_so(desk: Desk) -> None:
+def test_page_explains_that_nothing_listens(desk: Desk) -> None:
     cookie = desk.visit()
     with served(desk.server) as free:
         pass
@@ -154,7 +154,7 @@ def test_where_nothing_listens_the_page_says_so(desk: Desk) -> None:
     assert "The port is not responding" in answer.text
 
 
-def test_sockets_go_both_ways_and_keep_their_words_and_codes(desk: Desk) -> None:
+def test_websockets_pass_messages_and_close_codes_both_ways(desk: Desk) -> None:
     with socket_of(desk, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
         assert line.subprotocol == "b"
         line.send("hello")
@@ -173,7 +173,7 @@ def test_sockets_go_both_ways_and_keep_their_words_and_codes(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example.org", "http://other.localhost"])
-def test_no_other_page_opens_a_socket(desk: Desk, origin: str) -> None:
+def test_cross_site_websocket_is_refused(desk: Desk, origin: str) -> None:
     cookie = desk.visit()
     with pytest.raises(InvalidStatus) as refused:
         socket_of(desk, cookie=cookie, origin=origin)
@@ -181,12 +181,12 @@ def test_no_other_page_opens_a_socket(desk: Desk, origin: str) -> None:
     assert desk.server.heard == []
 
 
-def test_a_pod_that_refuses_a_socket_refuses_it_here_too(desk: Desk) -> None:
+def test_websocket_refused_by_the_pod_is_refused(desk: Desk) -> None:
     with pytest.raises(InvalidStatus):
         socket_of(desk, "/closed")
 
 
-def test_a_pod_cannot_send_berth_on_to_another_machine(desk: Desk) -> None:
+def test_redirect_of_the_pod_is_not_followed(desk: Desk) -> None:
     other = Pod()
     with served(other) as elsewhere:
         with pytest.raises(InvalidStatus):
@@ -210,10 +210,10 @@ def close_account(desk: Desk, session: str) -> None:
 
 
 @pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
-def test_visit_is_cut_off_in_the_middle(
+def test_open_visit_is_cut_off_when_access_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Desk, str], None]
 ) -> None:
-    """Soon: not only when the row is looked at anyway."""
+    """It happens soon, before the row is read for another reason."""
     monkeypatch.setattr(proxy, "LOOK_AGAIN_SECONDS", 3600.0)
     session = cookie_of(desk.cast.dave.user).partition("=")[2]
     cookie = desk.visit(replace(desk.cast.dave, session_key=session))
@@ -231,14 +231,14 @@ def test_visit_is_cut_off_in_the_middle(
     assert desk.server.left.wait(20)
 
 
-def test_a_pod_that_stops_is_visited_no_longer(desk: Desk) -> None:
+def test_visits_end_when_the_pod_stops(desk: Desk) -> None:
     cookie = desk.visit()
     desk.pod.state = PodState.STOPPING
     desk.pod.save()
     assert desk.ask("/", cookie=cookie).status_code == 502
 
 
-def test_one_port_cannot_take_all_that_there_is(desk: Desk) -> None:
+def test_connections_of_one_port_are_limited(desk: Desk) -> None:
     cookie = desk.visit()
     port = (desk.workload.pk, "lab")
     assert all(desk.passes.enter(port) for _ in range(MAX_CONCURRENT))
@@ -247,7 +247,7 @@ def test_one_port_cannot_take_all_that_there_is(desk: Desk) -> None:
     assert desk.ask("/", cookie=cookie).status_code == 200
 
 
-def test_neither_berth_itself_nor_the_clouds_metadata_is_ever_called() -> None:
+def test_berth_and_cloud_metadata_are_never_called() -> None:
     assert not is_allowed(PortAddress("127.0.0.1", 8000, ""), {8000})
     assert not is_allowed(PortAddress("169.254.169.254", 80, ""), ())
     assert not is_allowed(PortAddress("::ffff:169.254.169.254", 80, ""), ())
@@ -255,12 +255,12 @@ def test_neither_berth_itself_nor_the_clouds_metadata_is_ever_called() -> None:
     assert is_allowed(PortAddress("10.1.2.3", 8000, ""), {8000})
 
 
-def test_other_hosts_are_berths(desk: Desk) -> None:
+def test_other_hosts_are_served_by_berth(desk: Desk) -> None:
     for host in ("127.0.0.1", f"localhost:{desk.port}", f"x.localhost:{desk.port}", "berth.example.org"):
         assert desk.ask("/", headers={"Host": host}).text == "berth"
 
 
-def test_what_is_not_a_page_is_not_handed_on(desk: Desk) -> None:
+def test_non_http_scopes_are_not_forwarded(desk: Desk) -> None:
     cookie = desk.visit()
     assert desk.ask("/.berth/anything", cookie=cookie).status_code == 404
     assert desk.ask(OPEN + "wrong").status_code == 403

@@ -1,4 +1,4 @@
-"""Outcomes of a call on its worker."""
+"""Tests of the outcome of a call on its worker."""
 
 import sys
 from collections.abc import Callable
@@ -19,12 +19,12 @@ def run(
     return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, MOST)
 
 
-def test_a_value_comes_back() -> None:
+def test_value_is_returned() -> None:
     outcome = run(lambda x, *, y: x + y, 1, y=2)
     assert (outcome.kind, cloudpickle.loads(outcome.data)) == ("value", 3)
 
 
-def test_an_error_comes_back_as_itself_and_in_words_without_our_own_lines() -> None:
+def test_error_is_returned_with_a_traceback_of_user_code_only() -> None:
     def raises() -> None:
         raise LookupError("gone")
 
@@ -36,7 +36,7 @@ def test_an_error_comes_back_as_itself_and_in_words_without_our_own_lines() -> N
     assert "berth/worker" not in outcome.details["traceback"]
 
 
-def test_an_error_that_cannot_be_opened_again_comes_back_in_words() -> None:
+def test_unpicklable_error_is_returned_as_text() -> None:
     class Odd(Exception):
         def __init__(self, one: int, two: int) -> None:
             super().__init__("odd")
@@ -48,19 +48,19 @@ def test_an_error_that_cannot_be_opened_again_comes_back_in_words() -> None:
     assert (outcome.kind, outcome.details["message"], outcome.data) == ("error", "odd", b"")
 
 
-def test_a_function_that_ends_the_process_only_ends_its_call() -> None:
+def test_function_that_exits_ends_only_its_call() -> None:
     outcome = run(sys.exit, 3)
     assert (outcome.kind, outcome.details["type"]) == ("error", "SystemExit")
 
 
-def test_what_cannot_be_opened_pickled_or_sent_is_told_as_such() -> None:
+def test_unpicklable_or_oversized_values_are_reported() -> None:
     assert calls.run(b"garbage", (), MOST).details["type"] == "NotReadable"
     assert run(lambda: (x for x in ())).details["type"] == "ResultNotPicklable"
     assert run(bytes, MOST).details["type"] == "ResultTooLarge"
 
 
 @pytest.mark.shows("PLG-13", "PLG-14", "PLG-16")
-def test_decorators_stand_around_each_execution_the_first_outermost() -> None:
+def test_decorators_wrap_each_call_first_outermost() -> None:
     def adds(name: str) -> Plugin:
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda *args: f"{name}({function(*args, name)})"
@@ -74,7 +74,7 @@ def test_decorators_stand_around_each_execution_the_first_outermost() -> None:
     assert cloudpickle.loads(outcome.data) == "a(b(x a b))"
 
 
-def test_a_decorator_that_raises_is_the_calls_error() -> None:
+def test_error_of_a_decorator_is_the_calls_error() -> None:
     def broken(function: Callable[..., Any]) -> Callable[..., Any]:
         raise ValueError("no")
 

@@ -1,4 +1,4 @@
-"""Binary frames travel unchanged, and nothing else is taken for them."""
+"""Tests of binary frames: round trips, and refusal of anything else."""
 
 import pytest
 from hypothesis import given
@@ -12,12 +12,12 @@ FRAMES = st.lists(st.tuples(WORDS, st.binary(max_size=200)), max_size=5)
 
 
 @given(FRAMES)
-def test_what_was_packed_is_unpacked(frames: list[tuple[dict[str, object], bytes]]) -> None:
+def test_packed_message_is_unpacked_unchanged(frames: list[tuple[dict[str, object], bytes]]) -> None:
     assert unpacked(packed(frames)) == frames
 
 
 @given(st.binary(max_size=300))
-def test_anything_else_is_refused_or_would_be_packed_again_to_the_same(message: bytes) -> None:
+def test_any_bytes_are_refused_or_repack_to_the_same(message: bytes) -> None:
     try:
         frames = unpacked(message)
     except ValueError:
@@ -26,7 +26,7 @@ def test_anything_else_is_refused_or_would_be_packed_again_to_the_same(message: 
 
 
 @given(FRAMES.filter(len), st.integers(min_value=1, max_value=40))
-def test_a_message_cut_short_is_refused(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
+def test_truncated_message_is_refused(frames: list[tuple[dict[str, object], bytes]], cut: int) -> None:
     message = packed(frames)
     with pytest.raises(ValueError, match=r"\w"):
         unpacked(message[: max(0, len(message) - cut)])
@@ -36,6 +36,6 @@ NO_FRAMES = [b"{}", b"[1]", b"[[{},-1]]", b'[[{},"2"]]', b"[[{},true]]", b"[[[],
 
 
 @pytest.mark.parametrize("words", NO_FRAMES)
-def test_words_that_are_no_frames_are_refused(words: bytes) -> None:
+def test_text_is_refused_as_a_frame(words: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         unpacked(len(words).to_bytes(4) + words + b"x")

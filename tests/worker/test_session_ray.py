@@ -1,4 +1,4 @@
-"""When a session has its own Ray cluster, and how Ray's errors are handled."""
+"""Tests of a session's own Ray cluster and of its errors."""
 
 import logging
 import os
@@ -26,15 +26,15 @@ def goes_on() -> bool:
     return True
 
 
-def test_other_pools_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_ray, "find_spec", lambda name: pytest.fail("nobody asks for it"))
+def test_other_pools_have_no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_ray, "find_spec", lambda name: pytest.fail("must not be called"))
     ray = session_ray.SessionRay()
     ray.join(goes_on, {**SEAT, "BERTH_RUNTIME": "local"})
     assert (ray.is_lost, session_ray.THERE in os.environ) == (False, False)
     ray.leave()
 
 
-def test_without_the_package_the_session_works_and_says_so(
+def test_session_without_the_ray_package_works_and_logs_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: None)
@@ -43,7 +43,7 @@ def test_without_the_package_the_session_works_and_says_so(
     assert "Ray is not installed" in caplog.text
 
 
-def test_who_is_told_to_go_does_not_wait_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_worker_does_not_wait_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (session_ray, sys.modules["berth.worker.own_ray"]):
         monkeypatch.setattr(module, "find_spec", lambda name: SimpleNamespace())
     with pytest.raises(NoRay, match="the session's Ray could not be started"):
@@ -64,7 +64,7 @@ def _error(name: str, module: str = "ray.exceptions") -> type[Exception]:
         (_error("ActorDiedError", "mine"), "error"),
     ],
 )
-def test_what_ray_lost_is_for_another_try_and_what_a_task_raised_is_not(error: Any, kind: str) -> None:
+def test_ray_losses_are_retried_but_task_errors_are_not(error: Any, kind: str) -> None:
     def fails() -> None:
         raise error("gone")
 
@@ -73,7 +73,7 @@ def test_what_ray_lost_is_for_another_try_and_what_a_task_raised_is_not(error: A
     assert (outcome.kind, "gone" in outcome.details["message"]) == (kind, True)
 
 
-def test_without_a_ray_jobs_run_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_run_locally_without_a_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     there = ModuleType("ray")
     there.is_initialized = lambda: False  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray", there)

@@ -11,12 +11,12 @@ STEP_SECONDS = 0.02
 
 
 class Aborted(Exception):
-    """The request was ended before its answer was whole."""
+    """The request ended before its response was complete."""
 
 
 @dataclass
 class Gauges:
-    """SGLang's names and labels."""
+    """Gauges with the names and labels of SGLang."""
 
     registry: CollectorRegistry
     model: str
@@ -25,12 +25,12 @@ class Gauges:
     made: dict[str, Gauge] = field(default_factory=dict)
 
     def set(self, name: str, value: float, *, each_rank: bool = False) -> None:
-        """Ranks but the first say 0 unless each of them says the same."""
+        """Set the gauge; ranks other than the first report 0 unless `each_rank`."""
         if name not in self.made:
             self.made[name] = Gauge(f"sglang:{name}", name, self.labels, registry=self.registry)
         for rank in range(self.ranks):
-            said = value if each_rank or rank == 0 else 0
-            self.made[name].labels(self.model, "unified", str(rank)).set(said)
+            reported = value if each_rank or rank == 0 else 0
+            self.made[name].labels(self.model, "unified", str(rank)).set(reported)
 
 
 class Model:
@@ -57,7 +57,7 @@ class Model:
         self._seen = (time.monotonic(), 0)
 
     def generate(self, tokens: int) -> None:
-        """Returns when all is generated; raises Aborted."""
+        """Return once all tokens are generated. Raises Aborted."""
         began = time.monotonic()
         with self._turn:
             self._count += 1

@@ -24,7 +24,7 @@ TOKENS = 16
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of an answer. `half`: it ends in its middle; `body`: it says this instead."""
+    """A fault of one response. `half`: it breaks off in the middle; `body`: it has this body instead."""
 
     slow: float = 0.0
     status: int = 0
@@ -37,15 +37,15 @@ class Fault:
 
 @dataclass
 class SimulatedEngine:
-    """One engine: its model, its weights, and what was asked of it."""
+    """One engine: its model, its weights and the requests it received."""
 
     model: Model
     weights: Weights = field(default_factory=Weights)
-    kind: str = "sglang"  # or "openai": only what every such server has
+    kind: str = "sglang"  # or "openai": only the standard endpoints
     healthy: bool = True
     parameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def info(self) -> dict[str, Any]:
         return {
@@ -67,18 +67,18 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, engine: SimulatedEngine, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), Door)
+        super().__init__(("127.0.0.1", port), Handler)
         self.engine = engine
 
     def handle_error(self, *_: Any) -> None:
-        """Who asked has hung up: tests see that at the other end."""
+        """Ignore clients that hang up: tests see that at the other end."""
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class Door(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 
@@ -95,7 +95,7 @@ class Door(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         body = self._body()
         engine = self.server.engine
-        engine.asked.append((path, body))
+        engine.received.append((path, body))
         handler = HANDLERS.get((verb, path))
         if handler is None or (engine.kind == "openai" and path not in OPENAI):
             self._send(404, b'{"detail":"Not Found"}', engine.faults.get(path, Fault()))
@@ -145,8 +145,8 @@ def metrics(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return 200, engine.model.metrics()
 
 
-def generate(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
-    parameters = asked.get("sampling_params") or asked
+def generate(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+    parameters = request.get("sampling_params") or request
     tokens = int(parameters.get("max_new_tokens") or parameters.get("max_tokens") or TOKENS)
     try:
         engine.model.generate(tokens)
@@ -158,8 +158,8 @@ def generate(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
                   "choices": [message], "meta_info": {"weight_version": engine.weights.version}})  # fmt: skip
 
 
-def pause(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
-    if asked.get("mode", "abort") == "abort":
+def pause(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+    if request.get("mode", "abort") == "abort":
         engine.model.abort()
     engine.model.paused = True
     return _json({"message": "Generation paused successfully.", "status": "ok"})
@@ -174,44 +174,44 @@ def flush(engine: SimulatedEngine, _: dict[str, Any]) -> Said:
     return (200, b"Cache flushed.\n") if engine.model.flush() else (400, b"Flush cache failed.\n")
 
 
-def abort(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
-    if asked.get("abort_all"):
+def abort(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+    if request.get("abort_all"):
         engine.model.abort()
     return 200, b""
 
 
-def join(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
-    ports = asked["ports"].split(",")
+def join(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+    ports = request["ports"].split(",")
     try:
         if len(ports) != engine.model.ranks:
             raise Failed(f"Expected {engine.model.ranks} ports, but got {len(ports)} ports.")
-        address, rank, size = asked["master_address"], asked["group_rank"], asked["world_size"]
-        engine.weights.join(asked["group_name"], address, int(ports[0]), rank, size)
+        address, rank, size = request["master_address"], request["group_rank"], request["world_size"]
+        engine.weights.join(request["group_name"], address, int(ports[0]), rank, size)
     except Failed as failed:
         return _json({"success": False, "message": str(failed)}, 400)
     return _json({"success": True, "message": "Succeeded to init group."})
 
 
-def send(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
+def send(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
     try:
-        engine.weights.transfer(asked["group_name"])
+        engine.weights.transfer(request["group_name"])
     except Failed as failed:
         return _json({"success": False, "message": str(failed)}, 400)
     return _json({"success": True, "message": "Succeeded to send weights."})
 
 
-def set_version(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
-    if asked.get("abort_all_requests", True):
+def set_version(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
+    if request.get("abort_all_requests", True):
         engine.model.abort()
-    engine.weights.version = asked["new_version"]
-    return _json({"success": True, "message": "", "new_version": asked["new_version"]})
+    engine.weights.version = request["new_version"]
+    return _json({"success": True, "message": "", "new_version": request["new_version"]})
 
 
-def from_disk(engine: SimulatedEngine, asked: dict[str, Any]) -> Said:
+def from_disk(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
     """How a trainer's new weights come to an initial engine here."""
     with engine.weights.lock:
-        engine.weights.held = Path(asked["model_path"]).read_bytes()
-        engine.weights.version = asked.get("weight_version") or engine.weights.version
+        engine.weights.held = Path(request["model_path"]).read_bytes()
+        engine.weights.version = request.get("weight_version") or engine.weights.version
     return _json({"success": True, "message": "", "num_paused_requests": 0})
 
 
@@ -261,16 +261,19 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--seconds-per-token", type=float, default=0.01)
     parser.add_argument("--max-tokens", type=int, default=1000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     model = Model(
-        given.model, slots=given.slots, seconds_per_token=given.seconds_per_token, max_tokens=given.max_tokens
+        options.model,
+        slots=options.slots,
+        seconds_per_token=options.seconds_per_token,
+        max_tokens=options.max_tokens,
     )
-    server = Server(SimulatedEngine(model), given.port)
+    server = Server(SimulatedEngine(model), options.port)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     server.serve_forever(poll_interval=0.05)
-    while model.running or model.queued:  # who ends an engine lets it finish
+    while model.running or model.queued:  # finish running requests first
         time.sleep(0.05)
-    time.sleep(0.2)  # the last answer is still on its way out
+    time.sleep(0.2)  # the last response is still being sent
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ SENDER, RECEIVER = 0, 1
 
 
 class Failed(Exception):
-    """What an engine answers a broken copy with."""
+    """Raised for a broken copy; the engine responds with its message."""
 
 
 @dataclass
 class Weights:
-    """`held` is what answers are made with; `version` is what the engine says that it holds."""
+    """`held` is what responses are computed with; `version` is what the engine reports."""
 
     held: bytes = b"weights of version 1"
     version: str | None = "1"
@@ -28,7 +28,7 @@ class Weights:
         return hashlib.sha256(self.held).hexdigest()
 
     def join(self, name: str, address: str, port: int, rank: int, size: int) -> None:
-        """Both meet at the sender's port; who is alone for too long fails."""
+        """Meet at the sender's port; fail if the other side does not come in time."""
         if size != 2 or rank not in {SENDER, RECEIVER}:
             raise Failed(f"a group of two has no rank {rank} of {size}")
         if name in self.groups:
@@ -40,7 +40,7 @@ class Weights:
         self.groups[name] = rank, line
 
     def transfer(self, name: str) -> None:
-        """The group ends with the transfer, whatever becomes of it."""
+        """Transfer the weights. The group ends with the transfer in any case."""
         if name not in self.groups:
             raise Failed(f"Group {name} not in _weights_send_group list.")
         rank, line = self.groups.pop(name)
