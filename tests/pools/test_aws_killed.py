@@ -107,7 +107,7 @@ def test_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -
     assert place.front.count("CreateFleet") == 3
     assert stage.errors() == ["quota"]
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "could not order 2 nodes (quota): VcpuLimitExceeded: told to have no more"
+    assert stage.pool.last_error == "could not order 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
     place.front.capacity["on-demand"] = None
     stage.settle()
     stage.check()

@@ -162,7 +162,7 @@ def test_launch_failures_are_classified(place: Ec2Place, code: str, kind: Kind) 
     place.front.capacity["on-demand"], place.front.short_of = 0, code
     with pytest.raises(ProviderError) as refused:
         place.provider().provision(order())
-    assert (refused.value.kind, refused.value.message) == (kind, f"{code}: told to have no more")
+    assert (refused.value.kind, refused.value.message) == (kind, f"{code}: no capacity in this test")
 
 
 @pytest.mark.parametrize(
