@@ -84,7 +84,7 @@ def used_more(queue: Queue) -> Queue:
 
 @lawfully(200)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
-def test_carried_layout_gives_the_same_plan_as_a_fresh_one(document: Any, other: Any, data: Any) -> None:
+def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
         auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
@@ -115,7 +115,7 @@ def test_carried_layout_gives_the_same_plan_as_a_fresh_one(document: Any, other:
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(MOMENTS)))
         snapshot = changed(data.draw, snapshot, others)
-    for plan, seen in unread:  # refusals are written out when they are read
+    for plan, seen in unread:  # who waits for what is written out when somebody reads it
         assert plan == decide(seen)
 
 
