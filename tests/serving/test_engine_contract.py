@@ -88,7 +88,7 @@ class HttpStage:
         self.servers[engine].server_close()
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        futures = [self.pool.submit(self._ask, engine) for _ in range(requests)]
+        futures = [self.pool.submit(self._chat, engine) for _ in range(requests)]
         model = self.servers[engine].engine.model
         until = time.monotonic() + 30
         while model.running + model.queued < requests:
