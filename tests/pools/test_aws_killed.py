@@ -107,7 +107,8 @@ def test_account_limit_is_retried_each_tick_and_reported_once(place: Ec2Place) -
     assert place.front.count("CreateFleet") == 3
     assert stage.errors() == ["quota"]
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "could not order 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
+    message = "could not order 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
+    assert stage.pool.last_error == message
     place.front.capacity["on-demand"] = None
     stage.settle()
     stage.check()
