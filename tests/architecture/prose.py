@@ -19,10 +19,9 @@ from typing import cast
 ROOT = Path(__file__).resolve().parents[2]
 # Number of violations allowed per folder. A number may only go down; a folder that is not listed has none.
 BASELINE: dict[str, int] = {
-    "benchmarks": 35,
     "projects": 6,
     "scheduler": 29,
-    "tests": 383,
+    "tests": 4,
 }
 SUBJECTS_SINCE = "07d90cc"
 SUBJECT_MAX = 72
