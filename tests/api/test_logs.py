@@ -76,7 +76,7 @@ def test_pod_is_selected_by_role_index_and_run(cast: Cast, dave: Caller, runtime
     assert dave.get(path, pod="big-worker-0", run=1).content == b"old"
     detail = dave.get(path, pod="big-worker-7", run=1).json()["detail"]
     assert detail == (
-        "There is no pod big-worker-7 of run 1; in run 2, the latest, there are big-worker-0, big-worker-1."
+        "There is no pod big-worker-7 of run 1. Pods of the latest run, 2: big-worker-0, big-worker-1."
     )
     for query in ({"pod": "big-worker-7"}, {"pod": "worker"}, {"pod": "worker-x"}, {"run": 9}):
         assert dave.get(path, **query).status_code == 404
