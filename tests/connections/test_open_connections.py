@@ -242,7 +242,7 @@ def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytes
         with pytest.raises(InvalidStatus), site.socket("live", cookie_of(user)):
             pass
     assert WATCH.count(user.pk) == 0
-    assert not LISTENER._ears
+    assert not LISTENER._queues
 
 
 def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
