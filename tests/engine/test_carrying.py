@@ -19,6 +19,7 @@ from scheduler.engine.model import (
     Usage,
     Workload,
 )
+from scheduler.engine.preemption.victims import whole
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
@@ -84,7 +85,7 @@ def used_more(queue: Queue) -> Queue:
 
 @lawfully(200)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
-def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
+def test_carried_layout_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
         auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
@@ -117,6 +118,17 @@ def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other
         snapshot = changed(data.draw, snapshot, others)
     for plan, seen in unread:  # who waits for what is written out when somebody reads it
         assert plan == decide(seen)
+
+
+def test_pods_of_a_victim_are_listed_by_index_after_a_trial_was_rolled_back() -> None:
+    cluster = Cluster(n=3).department("d", quota=3).project("a", "d", 3).running("gang", "a", "n n n")
+    (board,) = Layout(cluster.snapshot()).boards.values()
+    gang = board.gangs["gang"]
+    start = board.mark()
+    for pod in list(gang.parts[0].live.values()):
+        board.drop(gang, gang.parts[0], pod)
+    board.rewind(start)
+    assert [pod.index for _, pod in whole(board, gang).pods] == [0, 1, 2]
 
 
 NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)

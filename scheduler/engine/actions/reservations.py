@@ -55,7 +55,7 @@ def _within_limits(gang: Gang) -> bool:
 
 def _reserved_pods(board: Board, gang: Gang) -> Iterator[Held]:
     for part in gang.parts:
-        for pod in part.live.values():
+        for pod in part.in_order:
             if pod.state is PodState.RESERVED and not board.is_fresh(pod):
                 yield part, pod
 

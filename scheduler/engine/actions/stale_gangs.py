@@ -27,7 +27,7 @@ def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardR
     """Yield the pods of the outermost groups that are not whole."""
     if not _is_whole(board, node):
         for part in leaves(node):
-            for pod in part.live.values():
+            for pod in part.in_order:
                 yield part, pod
     elif isinstance(node, BoardGroup):
         for child in node.children:

@@ -334,7 +334,7 @@ class Board:
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts
-            for pod in part.live.values()
+            for pod in part.in_order
             if pod.state is PodState.RESERVED
         )
         self.cycle.refusals.pop(gang.name, None)

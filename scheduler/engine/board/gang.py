@@ -1,6 +1,6 @@
 """A workload as a gang: running parts, missing replicas, room to grow."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, islice, product
@@ -43,6 +43,11 @@ class BoardRole:
     @property
     def is_whole(self) -> bool:
         return len(self.live) + self.done >= self.role.min
+
+    @property
+    def in_order(self) -> Iterable[Pod]:
+        """The placed replicas by index. The order of `live` depends on earlier trials."""
+        return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:
         """Yield unused indices, the lowest first. Valid until an index is vacated."""

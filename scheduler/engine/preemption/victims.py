@@ -60,7 +60,7 @@ def whole(board: Board, gang: Gang) -> Victim:
 
 
 def _whole(board: Board, gang: Gang) -> Victim:
-    pods = tuple((part, pod) for part in gang.parts for pod in part.live.values())
+    pods = tuple((part, pod) for part in gang.parts for pod in part.in_order)
     lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
     growth = [0, 0, 0]
     for part in gang.parts:
@@ -109,7 +109,7 @@ def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]
     running = [child for child in section.children if any(part.live for part in leaves(child))]
     spare = sum(child.is_whole for child in section.children) > section.need
     for child in reversed(running):
-        pods = tuple((part, pod) for part in leaves(child) for pod in part.live.values())
+        pods = tuple((part, pod) for part in leaves(child) for pod in part.in_order)
         if spare or not child.is_whole:
             lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
             yield Victim(gang, pods, False, (0, 0, 0), 1.0, lost_gpu_seconds, is_group=True)
