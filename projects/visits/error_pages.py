@@ -38,6 +38,9 @@ CROSS_SITE = Refusal(403, "Cross-site request refused", "Another site sent this 
 CROWDED = Refusal(
     503, "Too many requests", "This port has reached its limit of concurrent requests. Try again in a moment."
 )
+NO_DATABASE = Refusal(
+    503, "Berth's database cannot be reached", "The port opens again once it can. Try again in a moment."
+)
 NOT_FOUND = Refusal(404, "Not found", "There is no page at this address.")
 
 

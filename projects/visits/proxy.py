@@ -16,7 +16,15 @@ from projects.connections.watch import WATCH
 from projects.delivering.destination import NEVER, embedded_ipv4
 from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed
 from projects.serving.addresses import is_local
-from projects.visits.error_pages import CROSS_SITE, CROWDED, LINK_NEEDED, NOT_FOUND, NOT_LISTENING, page
+from projects.visits.error_pages import (
+    CROSS_SITE,
+    CROWDED,
+    LINK_NEEDED,
+    NO_DATABASE,
+    NOT_FOUND,
+    NOT_LISTENING,
+    page,
+)
 from projects.visits.headers import Headers, cookie_in, header_value, is_cross_site, to_pod
 from projects.visits.origins import Origins
 from projects.visits.passes import Passes, digest_of
@@ -53,7 +61,10 @@ class PortProxy:
         elif scope["type"] == "websocket":
             await self._socket(scope, receive, send, port)
         else:
-            await self._request(scope, receive, send, port)
+            try:
+                await self._request(scope, receive, send, port)
+            except (InterfaceError, OperationalError):  # before the pod was asked: responses need no database
+                await page(send, NO_DATABASE)
 
     @property
     def cookie(self) -> str:
@@ -74,12 +85,21 @@ class PortProxy:
         if self._is_cross_site(scope, port):
             await page(send, CROSS_SITE)
             return
+        has_started = False
+
+        async def tracked_send(message: Any) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
         try:
             address = await self._address(scope, port)
-            await self._run_visit(scope, port, address, lambda: forward(
-                self.transport, scope, receive, send, address=address, headers=self._headers(scope, address),
-                own_cookies=self.hidden_cookies,
+            lasted = await self._run_visit(scope, port, address, lambda: forward(
+                self.transport, scope, receive, tracked_send, address=address,
+                headers=self._headers(scope, address), own_cookies=self.hidden_cookies,
             ))  # fmt: skip
+            if not lasted and not has_started:
+                raise NoVisit
         except NoVisit:
             await page(send, LINK_NEEDED)
         except (PortClosed, NoResponse):

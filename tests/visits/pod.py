@@ -35,7 +35,7 @@ class Pod:
             return
         answers = {
             "/": _page, "/page.js": _script, "/cookies": _cookies, "/take": _take, "/moved": _moved,
-            "/unchanged": _unchanged, "/broken": _broken,
+            "/unchanged": _unchanged, "/broken": _broken, "/slow": _slow,
         }  # fmt: skip
         if scope["path"] == "/endless":
             await self._endless(receive, send)
@@ -104,6 +104,10 @@ async def _take(scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         size, parts, more = size + len(message.get("body", b"")), parts + 1, message.get("more_body", False)
     await _answer(send, json.dumps({"size": size, "parts": parts}).encode())
+
+
+async def _slow(scope: Any, receive: Any, send: Any) -> None:
+    await asyncio.sleep(60)
 
 
 async def _moved(scope: Any, receive: Any, send: Any) -> None:

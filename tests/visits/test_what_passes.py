@@ -4,11 +4,13 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.db import OperationalError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -152,6 +154,26 @@ def test_page_explains_that_nothing_listens(desk: Desk) -> None:
     answer = desk.ask("/", cookie=cookie)
     assert answer.status_code == 502
     assert "The port is not responding" in answer.text
+
+
+def test_visit_that_ends_before_the_pod_answers_gets_a_page(desk: Desk) -> None:
+    cookie = desk.visit()
+    desk.passes.is_valid = AsyncMock(return_value=False)
+    answer = desk.ask("/slow", cookie=cookie)
+    assert answer.status_code == 403
+    assert "Open this port from Berth" in answer.text
+
+
+def test_page_explains_that_the_database_cannot_be_reached(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr("projects.visits.passes.redeem_link", fail)
+    answer = desk.ask(f"{OPEN}{desk.link()}")
+    assert answer.status_code == 503
+    assert "database cannot be reached" in answer.text
 
 
 def test_websockets_pass_messages_and_close_codes_both_ways(desk: Desk) -> None:
