@@ -6,6 +6,7 @@ python deploy/release.py --draft       the same for a version in preparation, fr
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -89,6 +90,10 @@ def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str
     """Return the packages of a server installation as CycloneDX 1.6, in the order of the lock file."""
     name, version = project["name"], project["version"]
     components = [_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
+    extras = project.get("optional-dependencies", {})
+    requirements = [*project["dependencies"], *itertools.chain.from_iterable(extras.values())]
+    declared = {_normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+    direct = [part["bom-ref"] for part in components if part["name"] in declared]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -107,6 +112,7 @@ def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str
             },
         },
         "components": components,
+        "dependencies": [{"ref": f"{name}=={version}", "dependsOn": direct}],
     }
 
 
@@ -114,18 +120,26 @@ def _component(entry: str) -> dict[str, Any]:
     requirement = REQUIREMENT.match(entry)
     if requirement is None:
         raise Refused(f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`.")
-    name, version = requirement["name"].lower(), requirement["version"]
+    name, version = _normal(requirement["name"]), requirement["version"]
     hashes = [{"alg": "SHA-256", "content": digest} for digest in HASH.findall(entry)]
-    # One release of a package has a file per platform; the schema allows their hashes at a reference only.
-    files = {"type": "distribution", "url": f"https://pypi.org/project/{name}/{version}/", "hashes": hashes}
+    if not hashes:
+        raise Refused(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
+    purl = f"pkg:pypi/{name}@{version}"
+    # The hashes are those of the files for all platforms, not of one component.
+    files = {"type": "distribution", "url": purl, "hashes": hashes}
     return {
         "type": "library",
         "bom-ref": f"{name}=={version}",
         "name": name,
         "version": version,
-        "purl": f"pkg:pypi/{name}@{version}",
+        "purl": purl,
         "externalReferences": [files],
     }
+
+
+def _normal(name: str) -> str:
+    """Return a distribution's name as purl and lock files write it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _build(out: Path, time: int) -> None:

@@ -1,7 +1,8 @@
 """Tests of the container image and the compose file, built with buildah and started with podman.
 
-The base image is BERTH_TEST_BASE_IMAGE, or a minimal Debian made with debootstrap. The build installs
-packages with the pip configuration of this user. `make test-heavy` runs these tests.
+The base image is BERTH_TEST_BASE_IMAGE, or a minimal Debian made with debootstrap from the mirror in
+BERTH_TEST_DEBIAN_MIRROR or in this machine's apt configuration. The build installs packages with the pip
+configuration of this user. `make test-heavy` runs these tests.
 """
 
 import contextlib
@@ -28,7 +29,6 @@ PACKAGES = (
     " catatonit debootstrap"
 )
 PROGRAMS = ("buildah", "podman", "podman-compose", "runc", "debootstrap")
-MIRROR = os.environ.get("BERTH_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 PIP_OPTIONS = {"index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host"}
 # Stands in for the image of PostgreSQL, with the programs that the `embedded` extra brings.
 POSTGRES = """\
@@ -113,11 +113,24 @@ def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _debian(run: Run, folder: Path) -> str:
     packages = "python3,python3-venv,ca-certificates"
-    run("debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(folder / "root"), MIRROR)
+    mirror = os.environ.get("BERTH_TEST_DEBIAN_MIRROR") or _apt_mirror()
+    run("debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(folder / "root"), mirror)
     run("tar", "-C", str(folder / "root"), "--exclude=./dev", "-cf", str(folder / "base.tar"), ".")
     run("podman", "import", "-q", str(folder / "base.tar"), BASE)
     shutil.rmtree(folder)
     return BASE
+
+
+def _apt_mirror() -> str:
+    """The Debian mirror that this machine installs its own packages from."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(LABEL) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for line in listed.stdout.splitlines():
+        if line.startswith("Debian main "):
+            return line.removeprefix("Debian main ")
+    pytest.fail("apt has no Debian mirror here. Set BERTH_TEST_BASE_IMAGE or BERTH_TEST_DEBIAN_MIRROR.")
 
 
 def _pip_volumes(folder: Path) -> list[str]:

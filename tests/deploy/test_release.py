@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
+import uuid
 import zipfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,37 @@ def test_bill_of_materials_lists_every_locked_package(dist: Path) -> None:
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert listed == pinned
     assert len(bill["components"]) == len(pinned) > 50
+    for part in bill["components"]:
+        assert part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}"
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", part["name"])
+        hashes = [each["content"] for each in part["externalReferences"][0]["hashes"]]
+        assert hashes and all(re.fullmatch(r"[0-9a-f]{64}", content) for content in hashes)
+
+
+def test_bill_of_materials_describes_the_release(dist: Path) -> None:
+    bill = json.loads(next(dist.glob("*.cdx.json")).read_text())
+    root = bill["metadata"]["component"]
+    assert (root["name"], root["version"]) == (PROJECT["name"], PROJECT["version"])
+    assert root["licenses"] == [{"license": {"id": PROJECT["license"]}}]
+    assert bill["serialNumber"] == f"urn:uuid:{uuid.UUID(bill['serialNumber'].removeprefix('urn:uuid:'))}"
+    assert datetime.fromisoformat(bill["metadata"]["timestamp"]).tzinfo is not None
+
+
+def test_bill_of_materials_has_unique_references_and_the_direct_dependencies(dist: Path) -> None:
+    bill = json.loads(next(dist.glob("*.cdx.json")).read_text())
+    references = [bill["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in bill["components"])]
+    assert len(set(references)) == len(references)
+    (root,) = bill["dependencies"]
+    assert root["ref"] == references[0]
+    assert set(root["dependsOn"]) < set(references[1:])
+    direct = {reference.partition("==")[0] for reference in root["dependsOn"]}
+    assert {"httpx", "typer", "django", "psycopg", "drf-spectacular"} <= direct
+    assert "asgiref" not in direct
+
+
+def test_bill_of_materials_names_no_host(dist: Path) -> None:
+    text = next(dist.glob("*.cdx.json")).read_text()
+    assert "://" not in text
 
 
 def test_component_has_the_hashes_of_all_files_of_its_version() -> None:
@@ -76,6 +110,11 @@ def test_component_has_the_hashes_of_all_files_of_its_version() -> None:
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [each["content"][0] for each in first["externalReferences"][0]["hashes"]] == ["a", "b"]
     assert second["purl"] == "pkg:pypi/psycopg@3.3.9"
+
+
+def test_requirement_without_a_hash_is_refused() -> None:
+    with pytest.raises(Refused, match="no hash for django"):
+        bill_of_materials(PROJECT, "django==5.2.1\n", 0)
 
 
 def test_requirement_without_a_pin_is_refused() -> None:
