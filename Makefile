@@ -16,7 +16,7 @@ BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 # What `make run` installs beyond the client.
-RUN_EXTRAS := server embedded top aws otel
+RUN_EXTRAS := server embedded top aws joblib otel
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 

@@ -18,6 +18,8 @@ class Missing:
         if name.partition(".")[0] in {packages!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
+"""
+COMMAND = """
 from berth.cli.main import app
 app({arguments!r})
 """
@@ -28,7 +30,11 @@ SERVER = (
 
 
 def run_without(packages: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
-    code = BLOCKED.format(packages=packages, arguments=list(arguments))
+    return python_without(packages, COMMAND.format(arguments=list(arguments)))
+
+
+def python_without(packages: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
+    code = BLOCKED.format(packages=packages) + code
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )
@@ -37,10 +43,10 @@ def run_without(packages: tuple[str, ...], *arguments: str) -> subprocess.Comple
 def test_base_install_has_only_dependencies_of_cli_and_client() -> None:
     assert PROJECT["name"] == "berth-platform"
     assert {requirement.partition(">")[0] for requirement in PROJECT["dependencies"]} == {
-        "cloudpickle", "httpx", "joblib", "pydantic", "pyyaml", "rich", "typer",
+        "cloudpickle", "httpx", "pydantic", "pyyaml", "rich", "typer",
     }  # fmt: skip
     extras = set(PROJECT["optional-dependencies"])
-    assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "docs", "dev"}
+    assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "docs", "joblib", "dev"}
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
@@ -57,6 +63,15 @@ def test_missing_packages_name_their_extra_and_missing_modules_of_berth_do_not()
         assert explanation is not None
         assert f"berth-platform[{extra}]" in explanation[1][0]
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
+
+
+def test_joblib_is_needed_for_parallel_only_and_its_error_names_the_extra() -> None:
+    done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
+    assert done.returncode == 0, done.stderr
+    call = "from berth.client.sync.session import Session\nSession.parallel(None)"
+    done = python_without(("joblib",), call)
+    assert done.returncode == 1
+    assert done.stderr.endswith("Install it with: pip install 'berth-platform[joblib]'\n"), done.stderr
 
 
 def test_commands_of_the_client_need_no_server_package() -> None:

@@ -252,6 +252,13 @@ def test_joblib_and_sklearn_work_on_the_clients_session() -> None:
         assert session.opened == 0
 
 
+def test_client_without_joblib_opens_a_session_with_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for plugin in (joblib(), sklearn()):
+        with hook_contexts([plugin], Hook.AROUND_CLIENT, object(), CUDA):
+            pass
+
+
 @pytest.mark.shows("PLG-44")
 def test_cuml_accelerates_processes_that_have_a_gpu(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     assert image_of(cuml(cuda="12")).pip == ("cuml-cu12", "scikit-learn")

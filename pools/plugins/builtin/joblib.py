@@ -1,10 +1,11 @@
 """joblib: `Parallel(n_jobs=-1)` on the session's workers or its Ray cluster."""
 
 import functools
+import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from pools.plugins.base import Plugin
@@ -30,7 +31,8 @@ def joblib() -> Plugin:
 
 
 def parallel(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
-    return pool.parallel()
+    """Run the client's parallel jobs on the session; a client without joblib has none."""
+    return pool.parallel() if importlib.util.find_spec("joblib") else nullcontext()
 
 
 def on_ray(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from joblib import parallel_config, register_parallel_backend
-from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
+try:
+    from joblib import parallel_config, register_parallel_backend
+    from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
+except ModuleNotFoundError as error:
+    message = "Session.parallel() needs joblib. Install it with: pip install 'berth-platform[joblib]'"
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 from pools.plugins.builtin.joblib import spread
 
