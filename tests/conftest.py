@@ -12,6 +12,7 @@ from django.conf import settings
 from pytest_django import DjangoDbBlocker
 
 from berth.db.embedded import Embedded, serving
+from tests import emptying
 from tests.behaviours import refuse_unknown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,6 +65,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     from berth.server.web.live import listener
 
     listener.LINGERS_SECONDS = 0.0  # the listener ends with the last page
+    with django_db_blocker.unblock():
+        emptying.install()
     yield
     with django_db_blocker.unblock():
         from django.db import connection

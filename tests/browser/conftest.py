@@ -1,7 +1,6 @@
 """Fixtures: one server and one browser for all browser tests, and fresh rows for each test."""
 
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -43,25 +42,12 @@ def snapshots() -> list[Snapshot]:
 
 
 @pytest.fixture
-def scene(transactional_db: None, snapshots: list[Snapshot]) -> Iterator[Scene]:
+def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
     if snapshots and snapshots[0].is_fresh:
-        yield snapshots[0].restore()
-    else:
-        snapshots[:] = [Snapshot.take()]
-        yield pickle.loads(snapshots[0].scene)
-    _wait_for_requests()
-
-
-def _wait_for_requests() -> None:
-    """Wait for requests of closed pages to end: flushing the tables while they read would deadlock."""
-    query = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid() AND state IN ('active', 'idle in transaction')"
-    )
-    deadline = time.monotonic() + 10
-    with connection.cursor() as cursor:
-        while cursor.execute(query).fetchone() != (0,) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        return snapshots[0].restore()
+    snapshots[:] = [Snapshot.take()]
+    scene: Scene = pickle.loads(snapshots[0].scene)
+    return scene
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from django.db import connection, transaction
 
 from tests.browser.scene import Scene, busy
+from tests.emptying import CONSTANT_TABLES
 
 # Pages show times such as "12 minutes ago", so a snapshot is only used while it is about this old.
 MAX_AGE_SECONDS = 60
-# Filled by Django after each flush.
-REBUILT_TABLES = {"auth_permission", "django_content_type"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Snapshot:
         taken_at = time.monotonic()
         scene = busy()
         with connection.cursor() as cursor:
-            tables = set(connection.introspection.django_table_names(only_existing=True)) - REBUILT_TABLES
+            tables = set(connection.introspection.django_table_names(only_existing=True)) - {*CONSTANT_TABLES}
             rows = {}
             for table in sorted(tables):
                 with cursor.copy(f'COPY "{table}" TO STDOUT (FORMAT binary)') as copy:
