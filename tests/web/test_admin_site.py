@@ -37,6 +37,9 @@ def admin_client(cast: Cast) -> Client:
     return client
 
 
+admin.autodiscover()
+
+
 def model_names() -> list[str]:
     """Names of Berth's models and of Django's users and groups."""
     metas = [model._meta for model in admin.site._registry]

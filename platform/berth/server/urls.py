@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 
 from berth.server.web.login import admin_sign_in
 
+admin.autodiscover()
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/login/", admin_sign_in),
     # The admin site's own page neither limits guesses at the current password nor audits the change.
