@@ -124,7 +124,7 @@ connection="cert client-cert proxy trusted-host timeout retries cache-dir no-cac
 
 isolated_pip() { # pip without its configured indexes, link pages and constraints
   (
-    pip config list > "$venv/configured"
+    [ -f "$venv/configured" ] || pip config list > "$venv/configured"
     for key in $connection; do
       value=$(sed -n "s/^\(global\|install\|:env:\)\.$key='\(.*\)'\$/\2/p" "$venv/configured" | tail -n 1)
       name=PIP_$(echo "$key" | tr 'a-z-' 'A-Z_')
@@ -176,7 +176,7 @@ install_rest() { # COMMAND...: all requirements; dependencies that are scoped to
       from_index "$index" "$name==$version" || from_index "$index" "$name" || return 1
     done < "$venv/dependencies"
   done
-  "$@" --constraint "$venv/held"
+  grep -q '"install": \[\]' "$venv/report" || "$@" --constraint "$venv/held"
 }
 
 install_pip() {

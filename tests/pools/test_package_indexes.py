@@ -81,33 +81,29 @@ CPU = ("torchy", "1.0+cpu", "")
 CUDA = ("torchy", "9.0+cu130", "")
 
 
-def configure(kind: str, other: str, links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give pip more places to look for packages, as an operator does."""
-    if kind == "environment":
-        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", other)
-        monkeypatch.setenv("PIP_FIND_LINKS", str(links))
-        return
+def configure(other: str, links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give pip more places to look for packages, in both ways that an operator has."""
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", other)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     file = tmp_path / "pip.conf"
     file.write_text(f"[global]\nextra-index-url = {other}\n[install]\nfind-links = {links}\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
 
 
 @pytest.mark.shows("PLG-05", "PLG-37")
-@pytest.mark.parametrize("kind", ["environment", "file"])
 def test_scoped_package_comes_from_its_index_despite_pip_settings(
-    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    configure(index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
     assert booted(here, node_recipe).ready
     assert versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-@pytest.mark.parametrize("kind", ["environment", "file"])
 def test_pools_own_index_is_the_only_one_used(
-    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    configure(index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
     node_recipe = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
     assert booted(here, node_recipe).ready
     assert versions(here, node_recipe, "torchy") == "1.0+cpu"
