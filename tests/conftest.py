@@ -78,21 +78,30 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             )  # not autovacuum: only a superuser may end it
 
 
-@pytest.fixture
-def database_url(transactional_db: None, postgres: str) -> str:
-    """The URL of this test's database, for other processes."""
+def url_of_test_database(postgres: str) -> str:
     from django.db import connection
 
     return postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
 
 
-@pytest.fixture
-def child_env(database_url: str) -> dict[str, str]:
-    """The environment of a process that uses this test's database."""
+def env_of_children(postgres: str) -> dict[str, str]:
+    """Return the environment of a process that uses the test database."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     return {
         **os.environ,
-        "DATABASE_URL": database_url,
+        "DATABASE_URL": url_of_test_database(postgres),
         "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         "PYTHONPATH": paths,
     }
+
+
+@pytest.fixture
+def database_url(transactional_db: None, postgres: str) -> str:
+    """The URL of this test's database, for other processes."""
+    return url_of_test_database(postgres)
+
+
+@pytest.fixture
+def child_env(transactional_db: None, postgres: str) -> dict[str, str]:
+    """The environment of a process that uses this test's database."""
+    return env_of_children(postgres)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,9 +11,13 @@ from django.conf import settings
 
 from berth.server.up.address import address_of, take, wait_until_it_answers
 
+PROGRAM = ("-m", "berth.server.up.web")
+
 
 @contextmanager
-def web_processes(env: dict[str, str], home: Path, count: int = 1) -> Iterator[list[str]]:
+def web_processes(
+    env: dict[str, str], home: Path, count: int = 1, program: Sequence[str] = PROGRAM
+) -> Iterator[list[str]]:
     """Run `count` processes during the block and yield their addresses; they share the test's secret key."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running, addresses = [], []
@@ -23,7 +27,7 @@ def web_processes(env: dict[str, str], home: Path, count: int = 1) -> Iterator[l
         for _ in range(count):
             with take("127.0.0.1", 0) as listening:
                 number = listening.fileno()
-                command = [sys.executable, "-m", "berth.server.up.web", str(number), str(starts)]
+                command = [sys.executable, *program, str(number), str(starts)]
                 running.append(subprocess.Popen(command, env=env, pass_fds=(number, starts)))
                 addresses.append(address_of(listening))
         for web, address in zip(running, addresses, strict=True):

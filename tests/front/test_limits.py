@@ -4,22 +4,34 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 
 from berth.server.api.parsers import BODY_MAX
+from tests.conftest import env_of_children
 from tests.web_process import web_processes
 
 PATIENCE = 60.0
 PIECE = b"x" * 65536
+# The process with a shorter limit on the time that the head of a request takes.
+IMPATIENT_PROGRAM = """
+from berth.server.front import protocol
+from berth.server.up.web import main
+protocol.HEAD_SECONDS = 4.0
+main()
+"""
 
 
-@pytest.fixture
-def address(child_env: dict[str, str], tmp_path: Path) -> Iterator[str]:
-    more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(tmp_path)}
-    with web_processes({**child_env, **more}, tmp_path) as (address,):
+@pytest.fixture(scope="module")
+def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One web process for all tests, which leave nothing in its database."""
+    home = tmp_path_factory.mktemp("limits")
+    more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(home)}
+    with web_processes({**env_of_children(postgres), **more}, home, program=("-c", IMPATIENT_PROGRAM)) as (
+        address,
+    ):
         yield address
 
 
@@ -56,9 +68,7 @@ def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tu
 
 @pytest.mark.parametrize("path", ["/login", "/admin/login/", "/nothing", "/api/v1/login"])
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "announced"])
-def test_too_large_body_is_refused_without_authentication(
-    address: str, tmp_path: Path, path: str, chunked: bool
-) -> None:
+def test_too_large_body_is_refused_without_authentication(address: str, path: str, chunked: bool) -> None:
     status, data, sent = post(address, path, size=64 * BODY_MAX, chunked=chunked)
     assert (status, sent) == (413, 64 * BODY_MAX), "the client reads the response instead of a reset"
     assert b"connection: close" in data.lower()
@@ -81,11 +91,13 @@ def test_body_within_limit_is_accepted_in_chunks(address: str) -> None:
     assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "malformed"
 
 
-@pytest.mark.parametrize("start", [b"", b"\r\n", b"GET /login HTTP/1.1\r\nHost: local"])
-def test_connection_without_complete_headers_is_closed(address: str, start: bytes) -> None:
-    with open_connection(address) as connection:
-        connection.sendall(start)
-        assert read_response(connection)[0] == 408
+def test_connection_without_complete_headers_is_closed(address: str) -> None:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(open_connection(address)) for _ in range(3)]
+        beginnings = (b"", b"\r\n", b"GET /login HTTP/1.1\r\nHost: local")
+        for connection, beginning in zip(connections, beginnings, strict=True):
+            connection.sendall(beginning)
+        assert [read_response(connection)[0] for connection in connections] == [408, 408, 408]
 
 
 def test_endless_headers_are_refused(address: str) -> None:
