@@ -25,6 +25,7 @@ from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
+from projects.connections import streams
 from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY
 from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
@@ -76,6 +77,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
     wiring = Wiring(runtime.clock, {}, {"fake": runtime})
     monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("projects.connections.watch.CHECK_SECONDS", 0.05)
     cast = make_cast()
     work = make.workload(
         cast.vision, "train", by=cast.dave.user, phase="running", run=1, started_at=make.ago(hours=1)
@@ -86,7 +88,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
         yield Site(cast, pod, runtime, port)
     deadline = time.monotonic() + SOON
     while WATCH._thread is not None and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def code_of(connection: ClientConnection) -> int:
@@ -213,7 +215,21 @@ def test_followed_log_ends_when_the_session_signs_out(site: Site) -> None:
             list(parts)
 
 
-def test_followed_log_continues_when_a_role_is_added(site: Site) -> None:
+def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[bool] = []
+
+    def is_allowed(credential: Any, roles: Any) -> bool:
+        checks.append(check(credential, roles))
+        return checks[-1]
+
+    def until_checked(times: int) -> None:
+        deadline = time.monotonic() + SOON
+        while len(checks) < times:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    check = streams._is_allowed
+    monkeypatch.setattr(streams, "_is_allowed", is_allowed)
     _, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
     url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
     headers = {"Authorization": f"Bearer {secret}"}
@@ -221,9 +237,10 @@ def test_followed_log_continues_when_a_role_is_added(site: Site) -> None:
         parts = answer.iter_raw()
         site.speak()
         assert b"line" in next(parts)
+        until_checked(1)
         Membership.objects.create(user=site.cast.dave.user, role="viewer", project=site.cast.ads)
-        for _ in range(3):  # the watch has looked more than once by then
-            time.sleep(0.5)
+        until_checked(2)
+        for _ in range(3):
             site.speak()
         site.runtime.end(str(site.pod.pk), exit_code=0)
         assert b"".join(parts).count(b"line\n") == 3

@@ -1,7 +1,6 @@
 """Real scheduler processes with real pods, killed midway."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from berth.db.models import Lease
 from pools.models import NodePool
@@ -54,6 +54,12 @@ class Schedulers:
         lease = Lease.objects.filter(name="scheduler").first()
         holder = lease.holder.rpartition(":")[2] if lease else ""
         return next((p for p in self.processes if str(p.pid) == holder and p.poll() is None), None)
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the leader, and let its lease run out at once."""
+        process.kill()
+        process.wait()
+        Lease.objects.filter(name="scheduler").update(expires_at=timezone.now())
 
     def close(self) -> None:
         for process in self.processes:
@@ -133,7 +139,7 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     first = schedulers.leader()
     assert first is not None
-    first.send_signal(signal.SIGKILL)
+    schedulers.kill(first)
     later = submit(cast, "later", "true")
     until(lambda: phase(later) == Phase.COMPLETED, details=lambda: (later.reason, later.message))
     assert schedulers.leader() not in (None, first)

@@ -1,6 +1,5 @@
 """Tests that real schedulers measure real pods and count no second twice."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -45,8 +44,7 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
     workload = submit(cast, "busy", BUSY.format(flag=flag), replicas=1)
     until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     until(lambda: measured(workload) > 1)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    schedulers.kill(first)
     before = measured(workload)
     schedulers.start()
     until(lambda: measured(workload) > before + 1)
