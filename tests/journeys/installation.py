@@ -48,9 +48,12 @@ class Installation:
     )
     settings: dict[str, str] = field(default_factory=dict)
 
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def running(self) -> str:
         """Return the address; start Berth if it is not running."""
-        if self.process and self.process.poll() is None:
+        if self.is_running():
             return f"http://127.0.0.1:{self.port}"
         return self.start()
 

@@ -28,9 +28,9 @@ while [ ! -e "$BERTH_WORKSPACE/enough" ]; do step=$((step + 1)); echo "step $ste
 _POD_OUTPUT = re.compile(r"^rank (\d+) of (\d+) in run (\d+) on (\S+) sees (\S+) in (\S+)$", re.MULTILINE)
 
 
-def start_ray_installation(berth: Installation, root: Path) -> "RayInstallation":
-    """Start Berth with a Ray pool of up to three nodes of two GPUs. Quotas: vision 2 GPUs, ads 4."""
-    berth.start("--demo")
+def add_ray_pool(berth: Installation) -> "RayInstallation":
+    """Create a Ray pool of up to three nodes of two GPUs. Quotas: vision 2 GPUs, ads 4."""
+    root = berth.home.parent
     installation = RayInstallation(
         berth, *(sign_in(berth, name, root / name) for name in ("admin", "dave", "grace"))
     )

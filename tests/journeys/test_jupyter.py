@@ -3,9 +3,7 @@
 The package is installed as on the nodes of a pool, which takes minutes: `make test-heavy`.
 """
 
-import tempfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,15 +16,6 @@ from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500), pytest.mark.browser]
 PATIENCE = 1200.0
-
-
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-jupyter-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Test of the main job: borrow, reclaim, resume without loss, explain."""
 
 import re
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,22 +14,13 @@ pytestmark = pytest.mark.timeout(300)
 DOCUMENTS = ROOT / "examples" / "main-job"
 
 
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-main-job-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
-
-
 def phase(client: Client, name: str) -> str:
     return client.workloads.find(name).phase
 
 
 @pytest.mark.shows("RAI-16", "RAI-22", "RAI-36", "RAI-46", "RAI-67")
-def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(berth: Installation, tmp_path: Path) -> None:
-    dave, grace = (sign_in(berth, name, tmp_path / name) for name in ("dave", "grace"))
+def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installation, tmp_path: Path) -> None:
+    dave, grace = (sign_in(shared_berth, name, tmp_path / name) for name in ("dave", "grace"))
     vision, ads = dave.client(), grace.client()
 
     # vision has a quota of 2 GPUs and borrows 6: two gangs of four fill the pool, which scales up for them.
@@ -47,7 +36,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(berth: Installation, tm
     until(lambda: phase(vision, "younger") == "pending")
     assert vision.workloads.find("younger").preemptions == 1
 
-    assert_eviction_is_explained_everywhere(berth, dave, grace)
+    assert_eviction_is_explained_everywhere(shared_berth, dave, grace)
 
     # ads has finished: the borrower's gang resumes from its checkpoint, not from the start.
     until(lambda: phase(ads, "ranking") == "completed")

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,19 +11,10 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.journeys.command import Terminal, sign_in
+from tests.journeys.command import Terminal
 from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-ports-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
 
 
 class Browser:
@@ -80,16 +69,15 @@ def submit_interactive(terminal: Terminal, folder: Path) -> str:
 
 
 def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
-    berth: Installation, tmp_path: Path
+    shared_berth: Installation, shared_dave: Terminal, tmp_path: Path
 ) -> None:
-    dave = sign_in(berth, "dave", tmp_path / "dave")
-    submit_interactive(dave, tmp_path)
-    browser = Browser(dave.berth("open", "desk", "--print").strip())
+    submit_interactive(shared_dave, tmp_path)
+    browser = Browser(shared_dave.berth("open", "desk", "--print").strip())
     assert browser.get("/").text == "desk in run 1"
     assert browser.exchange("hello") == "you said hello"
-    victim = berth.children()["web"]
+    victim = shared_berth.children()["web"]
     os.kill(victim, signal.SIGKILL)
-    until(lambda: berth.children().get("web") not in (None, victim))
+    until(lambda: shared_berth.children().get("web") not in (None, victim))
 
     def answers() -> bool:
         try:
@@ -99,6 +87,6 @@ def test_port_link_opens_the_workload_and_survives_a_killed_web_process(
 
     until(answers)
     assert browser.exchange("again") == "you said again"
-    assert_every_line_is_json(berth.home / "logs")
-    dave.berth("cancel", "desk")
+    assert_every_line_is_json(shared_berth.home / "logs")
+    shared_dave.berth("cancel", "desk")
     until(lambda: browser.get("/").status_code == 502)

@@ -3,31 +3,23 @@
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from tests.contracts.pods import alive
 from tests.journeys.installation import ROOT, Installation, until
-from tests.journeys.ray_installation import POOL, WORKS, RayInstallation, start_ray_installation
+from tests.journeys.ray_installation import POOL, WORKS, RayInstallation, add_ray_pool
 
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def installation() -> Iterator[RayInstallation]:
-    with tempfile.TemporaryDirectory(prefix="berth-ray-journey-") as directory:
-        root = Path(directory)
-        berth = Installation(root / "home")
-        try:
-            yield start_ray_installation(berth, root)
-            berth.end(signal.SIGINT)
-            assert berth.processes() == {}, "raylets end with Berth"
-        finally:
-            berth.clear()
+def installation(berth: Installation) -> Iterator[RayInstallation]:
+    yield add_ray_pool(berth)
+    berth.end(signal.SIGINT)
+    assert berth.processes() == {}, "raylets end with Berth"
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +81,7 @@ def test_restarted_scheduler_adopts_its_pods_and_starts_none_twice(installation:
     assert sorted(installation.started(gang)) == sorted(before)
 
 
+@pytest.mark.heavy
 def test_borrower_on_ray_is_reclaimed_and_runs_again(installation: RayInstallation) -> None:
     borrower = installation.submit(installation.dave, "borrower")
     installation.until(borrower, "running")

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -18,7 +17,7 @@ from berth.client import CallInterrupted, Client
 from berth.client.sync.session import Session
 from tests.journeys import test_ray_session as here
 from tests.journeys.installation import ROOT, Installation, until
-from tests.journeys.ray_installation import POOL, RayInstallation, start_ray_installation
+from tests.journeys.ray_installation import POOL, RayInstallation, add_ray_pool
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(400)]
 cloudpickle.register_pickle_by_value(here)
@@ -26,16 +25,10 @@ LONG = 120
 
 
 @pytest.fixture(scope="module")
-def installation() -> Iterator[RayInstallation]:
-    with tempfile.TemporaryDirectory(prefix="berth-ray-session-") as directory:
-        root = Path(directory)
-        berth = Installation(root / "home")
-        try:
-            yield start_ray_installation(berth, root)
-            berth.end(signal.SIGINT)
-            assert berth.processes() == {}, "raylets end with Berth"
-        finally:
-            berth.clear()
+def installation(berth: Installation) -> Iterator[RayInstallation]:
+    yield add_ray_pool(berth)
+    berth.end(signal.SIGINT)
+    assert berth.processes() == {}, "raylets end with Berth"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,15 +18,6 @@ pytestmark = [
 ]
 DOCUMENTS = ROOT / "examples" / "main-job"
 SLOW = 60_000  # milliseconds: nodes boot, gangs write their checkpoints
-
-
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-roles-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
 
 
 @pytest.fixture(scope="module")

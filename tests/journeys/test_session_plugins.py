@@ -1,7 +1,6 @@
 """Tests of plugins that a session brings: their packages and the order of their hooks."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -17,8 +16,8 @@ from berth.client import (
 )
 from pools.plugins import ClientPool, Cluster, Image, InstanceInfo, Operation, Plugin
 from tests.journeys import test_session_plugins as here
-from tests.journeys.command import Terminal, sign_in
-from tests.journeys.installation import Installation, until
+from tests.journeys.command import Terminal
+from tests.journeys.installation import until
 from tests.pools.test_package_indexes import fill
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,22 +26,8 @@ cloudpickle.register_pickle_by_value(here)
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="berth-sessions-") as place:
-        yield Path(place)
-
-
-@pytest.fixture(scope="module")
-def dave(place: Path) -> Iterator[Terminal]:
-    installation = Installation(place / "home")
-    installation.start("--demo")
-    yield sign_in(installation, "dave", place / "dave")
-    installation.clear()
-
-
-@pytest.fixture(scope="module")
-def client(dave: Terminal) -> Iterator[Client]:
-    with dave.client() as client:
+def client(shared_dave: Terminal) -> Iterator[Client]:
+    with shared_dave.client() as client:
         yield client
 
 

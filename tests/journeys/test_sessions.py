@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +30,8 @@ from berth.client import (
 from berth.client.sync.session import Session
 from pools.plugins import Plugin
 from tests.journeys import test_sessions as here
-from tests.journeys.command import Terminal, sign_in
-from tests.journeys.installation import ROOT, Installation, until
+from tests.journeys.command import Terminal
+from tests.journeys.installation import ROOT, until
 
 pytestmark = pytest.mark.timeout(300)
 # Nodes have no copy of this file: its functions travel by value.
@@ -40,22 +39,8 @@ cloudpickle.register_pickle_by_value(here)
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="berth-sessions-") as place:
-        yield Path(place)
-
-
-@pytest.fixture(scope="module")
-def dave(place: Path) -> Iterator[Terminal]:
-    installation = Installation(place / "home")
-    installation.start("--demo")
-    yield sign_in(installation, "dave", place / "dave")
-    installation.clear()
-
-
-@pytest.fixture(scope="module")
-def client(dave: Terminal) -> Iterator[Client]:
-    with dave.client() as client:
+def client(shared_dave: Terminal) -> Iterator[Client]:
+    with shared_dave.client() as client:
         yield client
 
 
@@ -166,11 +151,11 @@ def test_cancelled_future_does_not_affect_the_session(session: Session) -> None:
     assert {future.result(60) for future in futures[:-1]} == {0, 1}
 
 
-def test_async_client_runs_calls_broadcasts_and_joblib(dave: Terminal) -> None:
+def test_async_client_runs_calls_broadcasts_and_joblib(shared_dave: Terminal) -> None:
     async def use() -> list[Any]:
         from berth.client.config import load_settings
 
-        settings = load_settings({"XDG_CONFIG_HOME": str(dave.config)})
+        settings = load_settings({"XDG_CONFIG_HOME": str(shared_dave.config)})
         async with AsyncClient(settings) as client:
             username = (await client.whoami()).username
             async with client.session("local", gpus=1, project="vision", concurrency=2) as session:
@@ -201,12 +186,12 @@ def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) 
         pytest.fail("it must not open")
 
 
-def test_documented_quick_start_runs_unchanged(dave: Terminal, tmp_path: Path) -> None:
+def test_documented_quick_start_runs_unchanged(shared_dave: Terminal, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "sdk.md").read_text()
     [program] = re.findall(r"## Quick start.*?```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "quick.py").write_text(program)
     env = {
-        "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(dave.config),
+        "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(shared_dave.config),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
     }  # fmt: skip
     command = [sys.executable, str(tmp_path / "quick.py")]

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -22,15 +21,6 @@ from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 cloudpickle.register_pickle_by_value(here)
-
-
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-killed-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,6 @@ cloudpickle.register_pickle_by_value(here)
 # CPU builds are much smaller. Set the variable if pip's default index has no such build.
 TORCH = os.environ.get("BERTH_TEST_TORCH", "2.13.0+cpu")
 PATIENCE = 900.0
-
-
-@pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="berth-packages-") as place:
-        installation = Installation(Path(place) / "home")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
 
 
 @pytest.fixture(scope="module")

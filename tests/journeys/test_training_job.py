@@ -10,6 +10,7 @@ import pytest
 
 from berth.client import Client
 from tests.journeys.command import Terminal, sign_in
+from tests.journeys.conftest import Installing
 from tests.journeys.installation import ROOT, Installation, until
 
 pytestmark = pytest.mark.timeout(900)
@@ -19,17 +20,14 @@ PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")
-def berth() -> Iterator[Installation]:
+def berth(installing: Installing) -> Iterator[Installation]:
     """An installation without nodes, with the trainer's program in the manifest's workspace."""
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
-        workspace = Path(place) / "shared" / "home" / "digits"
+        workspace = Path(place) / "home" / "digits"
         workspace.mkdir(parents=True)
         shutil.copy(EXAMPLE / "train.py", workspace)
-        installation = Installation(Path(place) / "home")
-        installation.settings["BERTH_WORKSPACE_ROOT"] = str(Path(place) / "shared")
-        installation.start("--demo")
-        yield installation
-        installation.clear()
+        with installing(BERTH_WORKSPACE_ROOT=place) as installation:
+            yield installation
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tests of `berth up`: it starts all processes, restarts those that die and leaves none behind."""
+"""Tests of `berth up`: it starts all processes, restarts those that die, and ends them and all pods."""
 
 import os
 import signal
@@ -14,8 +14,11 @@ import psycopg
 import pytest
 
 from berth.db.embedded import Embedded
+from tests.journeys.command import sign_in
 from tests.journeys.installation import Installation, Visitor, until
 
+# Saves its work on SIGTERM, as a trainer does.
+SAVES = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
 TASK_PROCESSES = 5  # supervisor, guard, worker, reader of the queue, writer of results
 pytestmark = pytest.mark.timeout(300)
 
@@ -27,9 +30,24 @@ def berth() -> Iterator[Installation]:
     It is not in pytest's directory, whose permissions pytest keeps closing to the database's user.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
-        installation = Installation(Path(place) / "home")
+        installation = Installation(Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8"})
+        installation.start("--demo")
         yield installation
         installation.clear()
+
+
+@pytest.fixture(scope="module")
+def _pods(berth: Installation) -> None:
+    """Two pods of a workload that runs until it is asked to stop, also after a restart of Berth."""
+    dave = sign_in(berth, "dave", berth.home.parent / "dave")
+    dave.berth(
+        "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
+        "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVES,
+    )  # fmt: skip
+
+
+def pods(berth: Installation) -> list[int]:
+    return [pid for pid, line in berth.processes().items() if "trap 'echo saved" in line]
 
 
 def password(home: Path) -> str:
@@ -113,9 +131,19 @@ def test_second_start_in_the_same_home_names_the_first(berth: Installation) -> N
     assert Visitor(address).get("/admin/login/")[0] == 200
 
 
-def test_port_in_use_is_named(berth: Installation) -> None:
+@pytest.mark.usefixtures("_pods")
+def test_ctrl_c_ends_every_process_and_pods_save_their_work(berth: Installation) -> None:
     berth.running()
-    berth.end()
+    until(lambda: len(pods(berth)) == 2)
+    assert set(berth.children()) >= {"database", "web", "tasks"}
+    assert berth.end(signal.SIGINT) == 0
+    assert berth.processes() == {}
+    assert list(berth.home.rglob("saved"))
+
+
+def test_port_in_use_is_named(berth: Installation) -> None:
+    if berth.is_running():
+        berth.end()
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -133,18 +161,10 @@ def test_port_in_use_is_named(berth: Installation) -> None:
     assert f"127.0.0.1:{port} cannot be used" in refused.stderr
 
 
-def test_ctrl_c_ends_every_process(berth: Installation) -> None:
-    berth.running()
-    assert set(berth.children()) >= {"database", "web", "tasks"}
-    assert berth.end(signal.SIGINT) == 0
-    assert berth.processes() == {}
-
-
-def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(
-    berth: Installation,
-) -> None:
+@pytest.mark.usefixtures("_pods")
+def test_killed_supervisor_leaves_no_process_and_the_next_start_keeps_the_data(berth: Installation) -> None:
     address = berth.running()
-    until(lambda: len(berth.processes()) > 8)
+    until(lambda: len(pods(berth)) == 2)  # the workload has restarted with Berth
     before = password(berth.home)
     berth.end(signal.SIGKILL)
     until(lambda: not berth.processes())
