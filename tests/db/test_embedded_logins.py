@@ -37,8 +37,35 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(place: Path) -> Embedded:
+def new_cluster(place: Path) -> Embedded:
+    """A cluster that has not been made yet."""
     return Embedded(place / "postgres", FAST_SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def made_once() -> Iterator[Path]:
+    """One cluster as this release makes it, and one as the previous release did, to be copied."""
+    with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
+        Embedded(Path(made) / "present" / "postgres", FAST_SETTINGS).prepare()
+        create_older_cluster(Embedded(Path(made) / "older" / "postgres", FAST_SETTINGS))
+        yield Path(made)
+
+
+@pytest.fixture
+def cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
+    """A cluster that was prepared before and has never run."""
+    return copied(made_once / "present", new_cluster)
+
+
+@pytest.fixture
+def older_cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
+    return copied(made_once / "older", new_cluster)
+
+
+def copied(source: Path, cluster: Embedded) -> Embedded:
+    """Copy the files with their owner, which is the account of PostgreSQL."""
+    subprocess.run(["cp", "-a", f"{source}/.", str(cluster.data.parent)], check=True)
+    return cluster
 
 
 def query_one(url: str, query: str) -> object:
@@ -89,7 +116,6 @@ def test_berth_role_owns_its_database_and_is_no_superuser(cluster: Embedded, pla
 
 
 def test_login_requires_the_password(cluster: Embedded, place: Path) -> None:
-    assert cluster.url().startswith(f"postgresql://{ROLE}@")
     with serving(cluster, log=place / "log"):
         for login in (as_role(cluster, ROLE), as_role(cluster, ROLE, "guess"), as_role(cluster, "berth"),
                       as_role(cluster, "postgres"), as_role(cluster, "root")):  # fmt: skip
@@ -98,13 +124,14 @@ def test_login_requires_the_password(cluster: Embedded, place: Path) -> None:
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_password_is_private_and_stays_the_same(cluster: Embedded, place: Path) -> None:
-    with serving(cluster, log=place / "log"):
-        first = cluster.password_file.read_text()
-    assert cluster.password_file.stat().st_mode & 0o777 == 0o600
-    assert (cluster.data / "pg_hba.conf").read_text() == HBA
-    with serving(cluster, log=place / "log"):
-        assert cluster.password_file.read_text() == first
+def test_password_is_private_and_stays_the_same(new_cluster: Embedded, place: Path) -> None:
+    assert new_cluster.url().startswith(f"postgresql://{ROLE}@"), "no password before the first start"
+    with serving(new_cluster, log=place / "log"):
+        first = new_cluster.password_file.read_text()
+    assert new_cluster.password_file.stat().st_mode & 0o777 == 0o600
+    assert (new_cluster.data / "pg_hba.conf").read_text() == HBA
+    with serving(new_cluster, log=place / "log"):
+        assert new_cluster.password_file.read_text() == first
     assert first.strip() not in (place / "log").read_text()
 
 
@@ -120,18 +147,17 @@ def test_other_users_reach_neither_socket_nor_password(cluster: Embedded, place:
             assert "Permission denied" in done.stderr, done
 
 
-def test_cluster_of_an_older_release_is_restricted_in_place(cluster: Embedded, place: Path) -> None:
-    create_older_cluster(cluster)
-    with serving(cluster, log=place / "log"):
+def test_cluster_of_an_older_release_is_restricted_in_place(older_cluster: Embedded, place: Path) -> None:
+    with serving(older_cluster, log=place / "log"):
         with pytest.raises(psycopg.OperationalError, match="reject"):
-            psycopg.connect(as_role(cluster, "berth"), connect_timeout=5)
-        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
+            psycopg.connect(as_role(older_cluster, "berth"), connect_timeout=5)
+        assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
         not_ours = (
             "SELECT count(*) FROM pg_class"
             " WHERE relnamespace = 'public'::regnamespace AND relowner <> user::regrole"
         )
-        assert query_one(cluster.url(), not_ours) == 0
-        with psycopg.connect(cluster.url()) as connection:
+        assert query_one(older_cluster.url(), not_ours) == 0
+        with psycopg.connect(older_cluster.url()) as connection:
             for change in ("ALTER TABLE runs ADD COLUMN more int", "INSERT INTO names VALUES ('second')",
                            "ALTER TYPE phase ADD VALUE 'failed'", "ALTER SEQUENCE numbers RESTART 5",
                            "DROP TRIGGER append_only ON runs", "DROP FUNCTION refuse()",
@@ -140,9 +166,8 @@ def test_cluster_of_an_older_release_is_restricted_in_place(cluster: Embedded, p
 
 
 def test_interrupted_upgrade_is_repeated(
-    cluster: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
+    older_cluster: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_older_cluster(cluster)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -150,9 +175,9 @@ def test_interrupted_upgrade_is_repeated(
     with monkeypatch.context() as patched:
         patched.setattr(embedded, "write_private", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            cluster.prepare()
-    with serving(cluster, log=place / "log"):
-        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
+            older_cluster.prepare()
+    with serving(older_cluster, log=place / "log"):
+        assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
 
 
 def test_missing_password_is_replaced_at_the_next_start(cluster: Embedded, place: Path) -> None:
@@ -171,12 +196,12 @@ def test_wrong_password_file_is_refused_with_advice(cluster: Embedded, place: Pa
         pass
 
 
-def test_existing_files_are_not_overwritten_by_a_new_cluster(cluster: Embedded) -> None:
-    cluster.data.mkdir()
-    (cluster.data / "notes").write_text("mine")
+def test_existing_files_are_not_overwritten_by_a_new_cluster(new_cluster: Embedded) -> None:
+    new_cluster.data.mkdir()
+    (new_cluster.data / "notes").write_text("mine")
     with pytest.raises(DatabaseTrouble, match="not empty"):
-        cluster.prepare()
-    assert (cluster.data / "notes").read_text() == "mine"
+        new_cluster.prepare()
+    assert (new_cluster.data / "notes").read_text() == "mine"
 
 
 PREPARE = """
@@ -201,16 +226,18 @@ def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
         time.sleep(0.01)
 
 
-def test_first_start_is_repeated_after_a_kill(cluster: Embedded, place: Path) -> None:
-    prepare_and_kill(place / ".postgres.new" / "PG_VERSION", cluster)
-    with serving(cluster, log=place / "log"):
-        assert query_one(cluster.url(), "SELECT 1") == 1
+def test_first_start_is_repeated_after_a_kill(new_cluster: Embedded, place: Path) -> None:
+    prepare_and_kill(place / ".postgres.new" / "PG_VERSION", new_cluster)
+    with serving(new_cluster, log=place / "log"):
+        assert query_one(new_cluster.url(), "SELECT 1") == 1
     assert not (place / ".postgres.new").exists()
 
 
-def test_upgrade_is_repeated_after_a_kill(cluster: Embedded, place: Path) -> None:
-    create_older_cluster(cluster)
-    prepare_and_kill(cluster.data / "postmaster.pid", cluster)
-    with serving(cluster, log=place / "log"):
-        assert query_one(cluster.url(), "SELECT name FROM runs") == "first"
-        assert query_one(cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'") == ROLE
+def test_upgrade_is_repeated_after_a_kill(older_cluster: Embedded, place: Path) -> None:
+    prepare_and_kill(older_cluster.data / "postmaster.pid", older_cluster)
+    with serving(older_cluster, log=place / "log"):
+        assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
+        assert (
+            query_one(older_cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'")
+            == ROLE
+        )

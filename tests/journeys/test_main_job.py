@@ -30,16 +30,17 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     until(lambda: last_step(vision, "younger", "step") > 20)
 
     # ads requests the four GPUs of its quota: the youngest gang of the borrower is reclaimed as a whole.
-    grace.berth("submit", "-f", str(DOCUMENTS / "ranking.yaml"))
-    until(lambda: phase(ads, "ranking") in ("running", "completed"))
+    endless = (DOCUMENTS / "ranking.yaml").read_text().replace('"600"', '"1000000"')
+    grace.berth("submit", "-f", "-", stdin=endless)
+    until(lambda: phase(ads, "ranking") == "running")
     assert phase(vision, "older") == "running"
     until(lambda: phase(vision, "younger") == "pending")
     assert vision.workloads.find("younger").preemptions == 1
 
     assert_eviction_is_explained_everywhere(shared_berth, dave, grace)
 
-    # ads has finished: the borrower's gang resumes from its checkpoint, not from the start.
-    until(lambda: phase(ads, "ranking") == "completed")
+    # ads ends its workload: the borrower's gang resumes from its checkpoint, not from the start.
+    grace.berth("cancel", "ranking")
     until(lambda: phase(vision, "younger") == "running")
     until(lambda: last_step(vision, "younger", "begins") > 20)
     dave.berth("cancel", "older", "younger")

@@ -43,7 +43,8 @@ def at_the_desk(browser: Browser, berth: Installation, name: str) -> Iterator[Pa
 
 def submit(page: Page, name: str) -> None:
     page.goto("/submit")
-    page.locator("#document").fill((DOCUMENTS / f"{name}.yaml").read_text())
+    document = (DOCUMENTS / f"{name}.yaml").read_text()
+    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # none ends by itself
 
 
 def send(page: Page, name: str) -> None:
