@@ -263,13 +263,17 @@ def test_user_data_is_the_same_for_repeated_orders(settings: Any) -> None:
 
 
 def machine_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
-    """Start the program that machines run, as a process."""
+    """Start the program that machines run, as a process that calls more often."""
     env = {
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
         "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",
     }  # fmt: skip
-    program = Path(__file__).parents[2] / "pools/joining/program.py"
-    return subprocess.Popen([sys.executable, "-S", str(program)], env=env, cwd=state.parent)
+    folder = Path(__file__).parents[2] / "pools/joining"
+    run = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import program; "
+        "program.EVERY_SECONDS = 0.2; sys.exit(program.main())"
+    )
+    return subprocess.Popen([sys.executable, "-S", "-c", run], env=env, cwd=state.parent)
 
 
 @pytest.mark.heavy

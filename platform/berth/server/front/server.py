@@ -24,7 +24,6 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     names: any process of this machine could send them, pods of tenants included.
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
-    importlib.import_module(settings.ROOT_URLCONF)  # all pages, before the first request
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
     http, websockets = protocols(Addresses(settings.BERTH_CONNECTIONS_PER_ADDRESS, within(proxies)))
     return uvicorn.Config(
