@@ -7,13 +7,14 @@ for readers, and Django's own rows stay.
 
 import time
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.test import TransactionTestCase
 
 # Written by migrations, never by tests.
 CONSTANT_TABLES = ("auth_permission", "django_content_type", "django_migrations")
 # How long requests and threads that the test left behind may take to end before they are disconnected.
 PATIENCE_SECONDS = 10.0
+ATTEMPTS = 3
 
 FUNCTION = """
 CREATE FUNCTION empty_tables(constant text[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -63,5 +64,11 @@ def empty() -> None:
             if time.monotonic() > deadline:
                 cursor.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) AS pid", [busy])
             time.sleep(0.01)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT empty_tables(%s)", [list(CONSTANT_TABLES)])
+    for attempt in range(ATTEMPTS):
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SELECT empty_tables(%s)", [list(CONSTANT_TABLES)])
+            return
+        except OperationalError:  # a deadlock with a request that has just begun
+            if attempt == ATTEMPTS - 1:
+                raise
