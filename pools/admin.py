@@ -10,9 +10,9 @@ from django.utils import timezone
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.administration import Guarded, ReadOnly, acting, apply_to_each, pretty
+from berth.server.web.admin_site.base import Guarded, ReadOnly, acting, apply_to_each, pretty
+from berth.server.web.admin_site.time_filter import TimesBetween
 from berth.server.web.numbers import memory, thousandths
-from berth.server.web.time_filter import TimesBetween
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 from pools.services.offered import KINDS, offered

@@ -15,9 +15,9 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.server.web.administration import ReadOnly, pretty, table
+from berth.server.web.admin_site.base import ReadOnly, pretty, table
+from berth.server.web.admin_site.time_filter import TimesBetween
 from berth.server.web.numbers import gpu_hours, milliseconds, spoken, thousandths
-from berth.server.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
 from scheduler.reports.evictions.rendering import render

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.amounts import MILLI
 from berth.core.errors import BerthError
 from berth.server.web.faults import take_faults
+from berth.server.web.lists.tables import Column, exported, list_query, list_rows, table_state
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, exported, list_query, list_rows, table_state
 from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm

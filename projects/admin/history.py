@@ -6,8 +6,8 @@ from django.contrib import admin
 from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.server.web.administration import ReadOnly, pretty, table
-from berth.server.web.time_filter import TimesBetween
+from berth.server.web.admin_site.base import ReadOnly, pretty, table
+from berth.server.web.admin_site.time_filter import TimesBetween
 from projects.models import (
     Audit,
     Budget,

@@ -12,8 +12,8 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.server.web.administration import Guarded, ReadOnly, acting, apply_to_each
-from berth.server.web.time_filter import TimesBetween
+from berth.server.web.admin_site.base import Guarded, ReadOnly, acting, apply_to_each
+from berth.server.web.admin_site.time_filter import TimesBetween
 from projects.models import (
     ApiToken,
     Membership,

@@ -10,7 +10,7 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import display
 
-from berth.server.web.administration import Guarded, acting
+from berth.server.web.admin_site.base import Guarded, acting
 from berth.server.web.numbers import thousandths
 from projects.models import (
     Department,

@@ -9,9 +9,9 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
-from berth.server.web.administration import ReadOnly, acting, apply_to_each, pretty, table
+from berth.server.web.admin_site.base import ReadOnly, acting, apply_to_each, pretty, table
+from berth.server.web.admin_site.time_filter import TimesBetween
 from berth.server.web.numbers import thousandths
-from berth.server.web.time_filter import TimesBetween
 from projects.models import (
     Pod,
     RoleNode,

@@ -6,8 +6,8 @@ from typing import Any
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
+from berth.server.web.lists.tables import Column, exported, list_query
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, exported, list_query
 from projects.models import Audit
 from projects.selectors import audit
 

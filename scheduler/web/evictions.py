@@ -11,8 +11,8 @@ from django.utils.timezone import is_naive, make_aware
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
+from berth.server.web.lists.paging import ordered, slice_of
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.paging import ordered, slice_of
 from berth.server.web.zones import zone_of
 from projects.access import visible_pools
 from projects.acting import Acting

@@ -4,10 +4,10 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.server.web.bars import Bar, quota_bar
+from berth.server.web.charts.bars import Bar, quota_bar
+from berth.server.web.lists.tables import Column, branches, exported, list_rows
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, branches, exported, list_rows
 from projects.access import visible_pools
 from scheduler.reports.fair_share.table import Standing, share_table
 from scheduler.reports.usage.decayed import HALF_LIFE

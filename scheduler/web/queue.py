@@ -9,8 +9,8 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.server.web.lists.tables import Column, exported, list_query, table_state
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import visible_pools
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 

@@ -11,7 +11,7 @@ from django.db import IntegrityError
 from django.test import Client
 from joserfc.jwk import RSAKey
 
-from berth.server.web import single_sign_on
+from berth.server.web.authentication import single_sign_on
 from projects.models import Audit, Identity
 from tests.web.oidc_provider import CLIENT, SECRET, Provider, running_provider
 

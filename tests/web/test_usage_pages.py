@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from berth.server.web.columns import columns
+from berth.server.web.charts.columns import columns
 from projects.models import Budget, Membership, Project
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour

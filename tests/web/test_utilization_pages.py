@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from berth.server.web.charts import HEIGHT
+from berth.server.web.charts.steps import HEIGHT
 from pools.models import Node, NodePool, ScalingEvent
 from projects.models import MetricsPoint, Pod, Service, Workload
 from projects.services import workloads

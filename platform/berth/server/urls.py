@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
-from berth.server.web.login import admin_sign_in
+from berth.server.web.authentication.login import admin_sign_in
 
 admin.autodiscover()
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Forbidden
 from berth.server.web.faults import take_faults
+from berth.server.web.lists.tables import Column, exported, list_rows
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, exported, list_rows
 from projects.access import (
     Action,
     administered_departments,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth.server.web.charts import StepChart, step_chart
+from berth.server.web.charts.steps import StepChart, step_chart
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 

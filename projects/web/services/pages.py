@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.server.api.streaming import csv_file
+from berth.server.web.lists.tables import Column, exported, list_query, table_state
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import Action, may
 from projects.elastic.autoscale import snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions

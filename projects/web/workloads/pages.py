@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.api.streaming import csv_file
+from berth.server.web.lists.paging import ordered, slice_of
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.paging import ordered, slice_of
 from projects.access import Action, require, visible_pools
 from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Sum
 
 from berth.core.amounts import MILLI
-from berth.server.web.bars import Bar, stacked
+from berth.server.web.charts.bars import Bar, stacked
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING
 from scheduler.web.quotas.queue_rows import held_by_project

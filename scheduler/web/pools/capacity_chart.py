@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from berth.server.web.charts import StepChart, step_chart
+from berth.server.web.charts.steps import StepChart, step_chart
 from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import NodePool

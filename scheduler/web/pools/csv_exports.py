@@ -9,8 +9,8 @@ from django.http import StreamingHttpResponse
 
 from berth.core.amounts import MILLI
 from berth.server.api.streaming import csv_file
+from berth.server.web.lists.tables import Column, Listing, list_query, table_state
 from berth.server.web.pages import Request
-from berth.server.web.tables import Column, Listing, list_query, table_state
 from pools import selectors
 from pools.capacity_history import capacity_over_time
 from pools.models import Node, NodePool, ScalingEvent

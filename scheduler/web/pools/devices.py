@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
-from berth.server.web.bars import WIDTH
+from berth.server.web.charts.bars import WIDTH
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE
 from projects.access import visible_projects

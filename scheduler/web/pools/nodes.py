@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import Count, F, QuerySet, Sum
 
+from berth.server.web.lists.paging import Slice, slice_of
 from berth.server.web.pages import Request
-from berth.server.web.paging import Slice, slice_of
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE
 from projects.access import visible_projects

@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.server.web.bars import Bar, stacked
+from berth.server.web.charts.bars import Bar, stacked
+from berth.server.web.lists.tables import Column, exported, list_rows
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, exported, list_rows
 from pools import selectors
 from pools.costs import costs_of
 from pools.models import NodePool, ScalingEvent

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
+from berth.server.web.lists.tables import Column, exported, list_query, table_state
 from berth.server.web.pages import Request, done, page, signed_in
-from berth.server.web.tables import Column, exported, list_query, table_state
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import QuotaChange, QuotaExpiry

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from django.db.models import F, Func, IntegerField, Sum
 
-from berth.server.web.bars import Bar, quota_bar
+from berth.server.web.charts.bars import Bar, quota_bar
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool
 from projects.access import whole_departments

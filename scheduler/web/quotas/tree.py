@@ -4,8 +4,8 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.server.web.lists.tables import Column, branches, exported, list_rows
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.tables import Column, branches, exported, list_rows
 from projects.access import Action, may, visible_pools
 from projects.acting import Acting
 from projects.models import Department

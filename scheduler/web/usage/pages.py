@@ -11,10 +11,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
-from berth.server.web.bars import Bar, stacked
-from berth.server.web.columns import Columns, columns
+from berth.server.web.charts.bars import Bar, stacked
+from berth.server.web.charts.columns import Columns, columns
+from berth.server.web.lists.paging import slice_of
 from berth.server.web.pages import Request, page, signed_in
-from berth.server.web.paging import slice_of
 from berth.server.web.zones import zone_of
 from projects.access import visible_pools
 from projects.acting import Acting

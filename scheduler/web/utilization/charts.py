@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from berth.core.amounts import MILLI
-from berth.server.web.charts import StepChart, step_chart
+from berth.server.web.charts.steps import StepChart, step_chart
 from scheduler.reports.utilization.over_time import Point, course, step_for
 from scheduler.reports.utilization.summary import Use
 

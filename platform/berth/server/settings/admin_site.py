@@ -70,8 +70,8 @@ UNFOLD: dict[str, Any] = {
     "SHOW_VIEW_ON_SITE": True,
     "STYLES": [lambda request: static("berth/css/admin.css")],
     "SCRIPTS": [lambda request: static("berth/js/zone.js")],
-    "ENVIRONMENT": "berth.server.web.admin_desk.zone_label",
-    "DASHBOARD_CALLBACK": "berth.server.web.admin_desk.desk",
+    "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
+    "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.desk",
     "COLORS": {
         "primary": {
             str(shade): f"oklch({light}% 0.09 200)" for shade, light in zip(SHADES, LIGHTNESS, strict=True)

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.db.models import Lease
-from berth.server.web.bars import Bar, stacked
-from berth.server.web.columns import Columns, columns
+from berth.server.web.charts.bars import Bar, stacked
+from berth.server.web.charts.columns import Columns, columns
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import zone_of
 from pools.models import NodePool

@@ -2,7 +2,8 @@
 
 from django.urls import include, path, re_path
 
-from berth.server.web import login, overview, single_sign_on
+from berth.server.web import overview
+from berth.server.web.authentication import login, single_sign_on
 from berth.server.web.documentation import documentation
 
 urlpatterns = [

@@ -12,9 +12,9 @@ from django.utils.safestring import SafeString
 
 from berth.core.amounts import MILLI
 from berth.server.web import numbers
-from berth.server.web.bars import WIDTH, Bar
+from berth.server.web.charts.bars import WIDTH, Bar
+from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import GROUPS
-from berth.server.web.tables import Column, Listing
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django_q.models import Failure, OrmQ
 
-from berth.server.web.administration import administers
+from berth.server.web.admin_site.base import administers
 from berth.server.web.numbers import gpu_hours, milliseconds
 from berth.server.web.zones import zone_of
 from pools.models import Node, NodePool
