@@ -52,7 +52,7 @@ else:
     from django.core.asgi import get_asgi_application
     pages = get_asgi_application()
     if kind == "rest":
-        from berth.server.api.asgi import RestRouter
+        from berth.server.api.transport.asgi import RestRouter
         pages = RestRouter(pages)
     config = uvicorn.Config(pages, access_log=False, log_level="warning", lifespan="off")
     uvicorn.Server(config).run(sockets=[listening])

@@ -17,7 +17,7 @@ from berth.server.api.pagination import NEWEST, page
 from berth.server.api.requests import ListQuery, Query, Word, no_query, parse_query
 from berth.server.api.responses import Answer, from_milli
 from berth.server.api.schema import operation
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.api.views import ApiView
 from projects import selectors as tenants
 from projects.acting import Acting

@@ -18,7 +18,7 @@ from berth.core.spec.quantities import Moment
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.api.views import ApiView
 from scheduler.reports.usage.query import usage_request
 from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, report, total

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from berth.server.api.asgi import RestRouter
 from berth.server.api.parsers import BODY_MAX
+from berth.server.api.transport.asgi import RestRouter
 from berth.server.front import bodies
 from berth.server.front.bodies import BoundedBodies
 from projects.api.authentication import may_send_large

@@ -9,7 +9,7 @@ import pytest
 from django.core.asgi import get_asgi_application
 from django.utils import timezone
 
-from berth.server.api.asgi import RestRouter
+from berth.server.api.transport.asgi import RestRouter
 from berth.server.wiring import Wiring
 from pools.models import Node
 from pools.runtimes.base import PodOrder

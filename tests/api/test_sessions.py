@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from berth.core.frames import CONTENT_TYPE, packed, unpacked
-from berth.server.api.asgi import RestRouter
+from berth.server.api.transport.asgi import RestRouter
 from pools.joining import secrets
 from pools.models import Node
 from projects.models import Phase, Pod, Workload

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.urls import URLPattern, path
 
 from berth.server import urls  # noqa: F401  (loads all pages before the first request)
-from berth.server.api.asgi import RestRouter
+from berth.server.api.transport.asgi import RestRouter
 from berth.server.front.bodies import BoundedBodies
 from berth.server.tracing.spans import this_process_is
 from berth.server.web.live.named import named

@@ -14,11 +14,11 @@ from berth.core.frames import CONTENT_TYPE, Frame, packed
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.long_polling import WAIT_MAX, long_poll
 from berth.server.api.parsers import FramesParser
 from berth.server.api.requests import Body, Query, no_query, parse_body, parse_query, validated
 from berth.server.api.responses import Answer, no_content
 from berth.server.api.schema import operation
+from berth.server.api.transport.long_polling import WAIT_MAX, long_poll
 from berth.server.api.views import TokenlessView
 from projects.api.sessions.calls import RINGER
 from projects.models import Pod

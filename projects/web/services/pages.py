@@ -7,7 +7,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.web.lists.tables import Column, exported, list_query, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.web.lists.paging import ordered, slice_of
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require, visible_pools

@@ -8,7 +8,7 @@ from django.db.models import F, Q, Sum
 from django.http import StreamingHttpResponse
 
 from berth.core.amounts import MILLI
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.web.lists.tables import Column, Listing, list_query, table_state
 from berth.server.web.pages import Request
 from pools import selectors

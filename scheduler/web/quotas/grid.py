@@ -8,7 +8,7 @@ from django.db.models import Max
 from django.http import HttpResponse, QueryDict, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import zone_of
 from pools.models import NodePool

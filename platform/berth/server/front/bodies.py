@@ -13,9 +13,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from berth.core.errors import BerthError, RateLimited, RequestTimeout, TooLarge, Unauthenticated
-from berth.server.api.asgi import PATHS
 from berth.server.api.parsers import BODY_MAX, body_max
 from berth.server.api.problems import CONTENT_TYPE
+from berth.server.api.transport.asgi import PATHS
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -15,7 +15,7 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
 from berth.core.errors import BerthError
-from berth.server.api.streaming import csv_file
+from berth.server.api.transport.streaming import csv_file
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 
-from berth.server.api.streaming import cell, csv_file
+from berth.server.api.transport.streaming import cell, csv_file
 from berth.server.web.lists.paging import SIZE, ordered, slice_of
 
 AT_ONCE = 500  # rows of a file
