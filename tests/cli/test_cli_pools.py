@@ -180,7 +180,7 @@ def test_terminate_asks_before_it_ends_a_node_with_workloads(
     )
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
     assert all(request.startswith("GET") for request in unasked.calls)
-    monkeypatch.setattr("berth.cli.commands.nodes.is_interactive", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.infrastructure.nodes.is_interactive", lambda: True)
     server = StubServer(node("ready", work))
     declined = terminal.run("node", "terminate", "train-1", server=server, input="n\n")
     assert "vision/train (8 pods); ads/rank (1 pod, not preemptible)" in declined.stderr
@@ -294,7 +294,7 @@ def test_scale_lists_drained_nodes_and_confirms_on_a_terminal(
     lines = ["  drain train-3: no workloads", "  drain train-2: vision/train (1 pod)"]
     result = terminal.run("pool", "scale", "train", "2", server=StubServer(pool(nodes_desired=2, **draining)))
     assert result.stdout.splitlines() == ["train: active, 2 nodes desired, 2 to 16", *lines]
-    monkeypatch.setattr("berth.cli.commands.pools.is_interactive", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.infrastructure.pools.is_interactive", lambda: True)
     would = httpx.Response(200, json={"nodes_desired": 4, "nodes": 2, **draining})
     server = StubServer(would)
     refused = terminal.run("pool", "scale", "train", "2", server=server)
@@ -320,7 +320,7 @@ def test_edit_lists_drained_nodes_and_confirms_on_a_terminal(
     server = StubServer(reduced)
     assert terminal.run(*words, "--dry-run", server=server).stdout.splitlines() == lines
     assert (server.calls, sent(server)) == ([preview], {"nodes": [1, 2]})
-    monkeypatch.setattr("berth.cli.commands.pools.is_interactive", lambda: True)
+    monkeypatch.setattr("berth.cli.commands.infrastructure.pools.is_interactive", lambda: True)
     server = StubServer(reduced)
     refused = terminal.run(*words, server=server, input="n\n")
     assert (refused.exit_code, refused.stdout.splitlines()[:2], server.calls) == (1, lines, [preview])

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from berth.cli import following, output
 from berth.cli.columns import workload_columns
-from berth.cli.commands import nodes, pools, quota
+from berth.cli.commands import quota
+from berth.cli.commands.infrastructure import nodes, pools
 from berth.cli.output import ColumnSize, FittedColumn, Output, csv_text, fit_columns, table_of
 from berth.cli.text import now, short
 from berth.client import Unreachable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import PoolArgument, connected, takes
-from berth.cli.commands.nodes import free, is_interactive
+from berth.cli.commands.infrastructure.nodes import free, is_interactive
 from berth.cli.output import (
     Column,
     Output,

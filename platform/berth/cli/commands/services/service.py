@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import ProjectOption, connected, service_names
-from berth.cli.commands import service_tables as tables
+from berth.cli.commands.services import tables
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import (
     Output,
