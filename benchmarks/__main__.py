@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.arguments import TINY
+from benchmarks.setup.arguments import TINY
 
 ALL = (
     "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "dry_run",

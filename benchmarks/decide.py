@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.arguments import parser
-from benchmarks.shapes import CHANGES, SHAPES, settings, steady
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.shapes import CHANGES, SHAPES, settings, steady
 from berth.core.garbage import collect_rarely
 from scheduler.engine.decide import decide, decide_again
 from scheduler.engine.model import Snapshot

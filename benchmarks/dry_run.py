@@ -11,8 +11,8 @@ import statistics
 import time
 from typing import Any
 
-from benchmarks.arguments import parser
-from benchmarks.own_database import own_database
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_database
 
 LIVE, WAITING_OF_10, GPUS_OF_NODE, TIMES = 10_000, 6, 8, 7
 DOCUMENTS = {

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import parser
 from benchmarks.decide import commit, machine
+from benchmarks.setup.arguments import parser
 from tests.journeys.service_story import play, play_briefly, running_service
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import parser
+from benchmarks.setup.arguments import parser
 from benchmarks.ticks import NOON, stage
 
 RUNS = 7

@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
+from benchmarks.setup.arguments import parser
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (

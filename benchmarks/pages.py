@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from benchmarks.arguments import parser
-from benchmarks.own_database import own_database
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_database
 
 
 @dataclass(frozen=True)

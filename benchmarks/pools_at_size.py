@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from benchmarks.arguments import parser
-from benchmarks.own_database import own_database
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_database
 
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def measured(size: int) -> Figures:
-    from benchmarks.clouds import Cloud, Luck
+    from benchmarks.setup.clouds import Cloud, Luck
 
     figures = Figures(nodes=size, gangs=size * 3 // 4)
     play = Play(size, figures, Cloud(START, Luck(), SEED))

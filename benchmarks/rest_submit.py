@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from benchmarks.arguments import parser
+from benchmarks.setup.arguments import parser
 
 ROOT = Path(__file__).parents[1]
 SERVER = """

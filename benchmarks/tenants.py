@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
+from benchmarks.setup.arguments import parser
 from berth.core.garbage import collect_rarely
 from scheduler.simulator.replay.figures import figures
 from scheduler.simulator.replay.files import NoSuchTrace, find, smaller

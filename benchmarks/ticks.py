@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.arguments import parser
-from benchmarks.own_database import own_database
+from benchmarks.setup.arguments import parser
+from benchmarks.setup.own_database import own_database
 from berth.core.garbage import collect_rarely
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7

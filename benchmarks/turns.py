@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
+from benchmarks.setup.arguments import parser
 from scheduler.engine.decide import decide
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World

@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
+from benchmarks.setup.arguments import parser
 from berth.client import Client
 from berth.client.config import Settings
 from tests.journeys.installation import Installation, Visitor, until
