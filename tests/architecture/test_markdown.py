@@ -1,5 +1,6 @@
-"""Tests that every table of the documentation is rendered as one."""
+"""Tests of the documentation: tables are rendered as such, and paths exist."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 SKIPPED = {".venv", ".git", "node_modules"}
 DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
+PATH = re.compile(
+    r"(?<![\w./-])(?:platform|scheduler|projects|pools|templates|tests|examples|docs|deploy|benchmarks)/[\w./-]*\w"
+)
 PARSER = MarkdownIt("commonmark").enable("table")
 
 
@@ -33,6 +37,11 @@ def uneven_rows(text: str) -> list[int]:
 
 def _cells(line: str) -> int:
     return line.strip().strip("|").replace("\\|", "").count("|") + 1
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md", "scheduler/engine/README.md"])
+def test_paths_that_a_guide_names_exist(name: str) -> None:
+    assert not [path for path in PATH.findall((ROOT / name).read_text()) if not (ROOT / path).exists()]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
