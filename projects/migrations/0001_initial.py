@@ -877,15 +877,18 @@ class Migration(migrations.Migration):
                 ("cloudpickle", models.CharField(max_length=20)),
                 ("setup", models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")),
                 ("turn", models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")),
-                ("ends", models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")),
                 (
-                    "taken",
+                    "ended_count",
+                    models.PositiveBigIntegerField(default=0, help_text="Number of ended calls."),
+                ),
+                (
+                    "received_count",
                     models.PositiveBigIntegerField(
                         default=0, help_text="Number of ended calls that the client has received."
                     ),
                 ),
                 (
-                    "fault",
+                    "error",
                     models.TextField(
                         blank=True, help_text="Error that keeps the session from running functions."
                     ),
@@ -989,7 +992,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "told",
+                    "error",
                     models.JSONField(blank=True, default=dict, help_text="Type, message and traceback."),
                 ),
                 ("attempts", models.PositiveIntegerField(default=0)),

@@ -26,11 +26,11 @@ class Session(models.Model):
     cloudpickle = models.CharField(max_length=20)
     setup = models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")
     turn = models.PositiveBigIntegerField(default=0, help_text="Node whose turn is next.")
-    ends = models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")
-    taken = models.PositiveBigIntegerField(
+    ended_count = models.PositiveBigIntegerField(default=0, help_text="Number of ended calls.")
+    received_count = models.PositiveBigIntegerField(
         default=0, help_text="Number of ended calls that the client has received."
     )
-    fault = models.TextField(blank=True, help_text="Error that keeps the session from running functions.")
+    error = models.TextField(blank=True, help_text="Error that keeps the session from running functions.")
     seen_at = models.DateTimeField(db_default=Now(), help_text="Time of the client's last request.")
 
     class Meta:
@@ -81,7 +81,7 @@ class Call(models.Model):
     class Outcome(models.TextChoices):
         VALUE = "value"
         ERROR = "error"  # the function raised; `result` is the exception
-        FAILED = "failed"  # it could not be run; `told` has the reason
+        FAILED = "failed"  # it could not be run; `error` has the reason
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")
@@ -96,7 +96,7 @@ class Call(models.Model):
     node = models.PositiveIntegerField(null=True, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
-    told = models.JSONField(default=dict, blank=True, help_text="Type, message and traceback.")
+    error = models.JSONField(default=dict, blank=True, help_text="Type, message and traceback.")
     attempts = models.PositiveIntegerField(default=0)
     delivered = models.BooleanField(default=False, help_text="Delivered to the worker that leased it.")
     worker = models.ForeignKey(

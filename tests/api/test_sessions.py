@@ -63,7 +63,7 @@ def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running: str
     assert dave.post(f"sessions/{running}/calls", frames(({"key": key}, b"closed"))).status_code == 201
     [(first, _), (order, payload)] = unpacked(ours.get("workers/orders").content)
     assert (first, payload) == ({"leave": False, "at_once": False}, b"closed")
-    done = {"number": order["number"], "outcome": "value", "told": {}}
+    done = {"number": order["number"], "outcome": "value", "error": {}}
     answer = ours.post("workers/results", frames((done, b"result")))
     assert unpacked(answer.content) == [(first, b"")]
     [(words, result)] = unpacked(dave.get(f"sessions/{running}/results").content)

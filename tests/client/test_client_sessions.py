@@ -66,21 +66,21 @@ def test_pickling_error_names_the_argument_and_its_type() -> None:
 
 
 def test_remote_error_without_a_pickle_keeps_type_and_traceback() -> None:
-    words = {"outcome": "error", "told": {"type": "Odd", "message": "no", "traceback": "line 1"}}
+    words = {"outcome": "error", "error": {"type": "Odd", "message": "no", "traceback": "line 1"}}
     _, error = outcome_of(words, b"")
     assert isinstance(error, RemoteError)
     assert (str(error), "line 1" in str(error.__cause__)) == ("Odd: no", True)
 
 
 def test_remote_system_exit_becomes_a_remote_error() -> None:
-    words = {"outcome": "error", "told": {"type": "SystemExit", "message": "3"}}
+    words = {"outcome": "error", "error": {"type": "SystemExit", "message": "3"}}
     _, error = outcome_of(words, cloudpickle.dumps(SystemExit(3)))
     assert isinstance(error, RemoteError)
 
 
 def test_interrupted_call_and_ended_session_raise_their_own_errors() -> None:
     for kind, expected in (("Interrupted", CallInterrupted), ("SessionEnded", SessionEnded)):
-        _, error = outcome_of({"outcome": "failed", "told": {"type": kind, "message": "so"}}, b"")
+        _, error = outcome_of({"outcome": "failed", "error": {"type": kind, "message": "so"}}, b"")
         assert isinstance(error, expected)
 
 
@@ -147,14 +147,14 @@ def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dic
     opened.clear()
     calls = PendingCalls()
     future = calls.add(b"x")
-    calls.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, told={"message": "no"}, **more))
+    calls.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, error={"message": "no"}, **more))
     assert (opened, future.done()) == ([], False)
     calls.take(*ended(future.key, Opened(), outcome=outcome))
     assert (opened, future.done()) == (["it"], True)
 
 
 def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    words = {"outcome": "error", "told": {"message": "no such disk"}, "late": True}
+    words = {"outcome": "error", "error": {"message": "no such disk"}, "late": True}
     PendingCalls().take(*ended(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
 

@@ -169,8 +169,8 @@ def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: Play) -> None:
         play.join()
     [end] = results
     assert end.outcome == "failed"
-    assert end.told["type"] == "Interrupted"
-    assert "3 times" in end.told["message"]
+    assert end.error["type"] == "Interrupted"
+    assert "3 times" in end.error["message"]
 
 
 def test_worker_accepts_calls_again_after_a_long_silence(play: Play) -> None:
@@ -232,8 +232,8 @@ def test_open_calls_fail_with_the_reason_when_the_session_ends(play: Play) -> No
     play.stage.tick(2)
     assert play.stage.phase(play.session.workload) == Phase.CANCELLED
     ended = play.ended()
-    assert [one.told["type"] for one in ended] == ["SessionEnded"] * 3
-    assert "carol" in ended[0].told["message"]
+    assert [one.error["type"] for one in ended] == ["SessionEnded"] * 3
+    assert "carol" in ended[0].error["message"]
     with pytest.raises(Conflict, match="carol"):
         play.add(b"d")
 
@@ -271,10 +271,10 @@ def test_session_without_a_client_ends(play: Play) -> None:
 
 
 def test_worker_with_another_python_version_ends_the_session(play: Play) -> None:
-    fault = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
-    assert "runs Python 3.12.1, the client 3.11.4" in fault
+    error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
+    assert "runs Python 3.12.1, the client 3.11.4" in error
     play.session.refresh_from_db()
-    assert play.session.fault == fault
+    assert play.session.error == error
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
 
 

@@ -136,7 +136,7 @@ class Worker:
         while not last:
             batch, last = _gathered(crew.finished)
             frames: list[Frame] = [
-                ({"number": number, "outcome": outcome.kind, "told": outcome.details}, outcome.data)
+                ({"number": number, "outcome": outcome.kind, "error": outcome.details}, outcome.data)
                 for number, outcome in batch
             ]
             if not frames:
@@ -171,7 +171,7 @@ class Worker:
                     self._send_results([frame], crew)
             elif frames[0][0]["outcome"] != "failed":
                 details = {"type": "ResultRefused", "message": str(error)[:4000]}
-                self._send_results([({**frames[0][0], "outcome": "failed", "told": details}, b"")], crew)
+                self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], crew)
 
     def _is_over(self) -> bool:
         """Return whether the session is over, or other workers take over its calls."""

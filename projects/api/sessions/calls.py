@@ -118,8 +118,8 @@ def _broadcast(key: UUID, children: Sequence[calls.Child]) -> BroadcastAnswer:
 
 def _frame(one: calls.Ended) -> Frame:
     words = {
-        "number": one.number, "key": str(one.key), "outcome": one.outcome, "told": one.told, "node": one.node,
-        "attempts": one.attempts, "late": one.late,
+        "number": one.number, "key": str(one.key), "outcome": one.outcome, "error": one.error,
+        "node": one.node, "attempts": one.attempts, "late": one.late,
         "broadcast": str(one.broadcast) if one.broadcast else None,
     }  # fmt: skip
     return words, one.result

@@ -142,8 +142,8 @@ def answer(session: Session) -> SessionAnswer:
         **{name: getattr(workload, name) for name in ("phase", "reason", "message", "run")},
         **{name: getattr(session, name) for name in _OWN},
         call_bytes_max=calls.limit(),
-        ended=session.ends,
-        error=session.fault,
+        ended=session.ended_count,
+        error=session.error,
         nodes=[
             WorkerAnswer(
                 node=worker.node, pod=worker.pod_id, pool=worker.pod.node.pool.name, python=worker.python,

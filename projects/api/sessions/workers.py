@@ -28,7 +28,7 @@ from projects.worker_program import worker_program
 Version = Annotated[Text, Field(min_length=1, max_length=20)]
 Number = Annotated[int, Field(ge=1, le=2**53)]
 AT_ONCE = 1000
-TOLD_MAX = 128 * 1024  # characters of the details of one result
+ERROR_MAX = 128 * 1024  # characters of the details of one result
 
 
 class HelloBody(Body):
@@ -61,10 +61,10 @@ class LeaveBody(Body):
     error: Annotated[str, Field(max_length=20_000)] = ""
 
 
-class DoneWords(Body):
+class ResultFields(Body):
     number: Number
     outcome: Literal["value", "error", "failed", "interrupted"]
-    told: dict[str, str] = Field(default_factory=dict)
+    error: dict[str, str] = Field(default_factory=dict)
 
 
 class WorkerView(TokenlessView):
@@ -156,11 +156,11 @@ def _done(frames: Sequence[Frame] | Any) -> list[workers.CallResult]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
         raise Invalid([Problem("", "wrong number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
     results = []
-    for words, result in frames:
-        fields = validated(DoneWords, words)
-        if sum(len(text) for text in fields.told.values()) > TOLD_MAX or len(result) > calls.limit():
-            raise Invalid([Problem("", "is too large", "", f"{TOLD_MAX} characters, {calls.limit()} bytes")])
-        results.append(workers.CallResult(fields.number, fields.outcome, _plain(fields.told), result))
+    for header, result in frames:
+        fields = validated(ResultFields, header)
+        if sum(len(text) for text in fields.error.values()) > ERROR_MAX or len(result) > calls.limit():
+            raise Invalid([Problem("", "is too large", "", f"{ERROR_MAX} characters, {calls.limit()} bytes")])
+        results.append(workers.CallResult(fields.number, fields.outcome, _plain(fields.error), result))
     return results
 
 

@@ -41,7 +41,7 @@ class Ended:
     number: int
     key: uuid.UUID
     outcome: str
-    told: dict[str, Any]
+    error: dict[str, Any]
     result: bytes
     node: int | None
     attempts: int
@@ -97,11 +97,11 @@ def take_ended(*, session: Session, after: int, now: datetime | None = None) -> 
     at = now or timezone.now()
     with locked_session(session) as locked:
         recover_lost(locked, at)
-        if after > locked.ends:
-            raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ends}")])
-        if after > locked.taken:
+        if after > locked.ended_count:
+            raise Invalid([Problem("after", "is in the future", str(after), f"at most {locked.ended_count}")])
+        if after > locked.received_count:
             _delete(locked.calls.filter(state=Call.State.ENDED, ended__lte=after))
-            locked.taken = after
+            locked.received_count = after
         if at - locked.seen_at > LAST_SEEN_INTERVAL:
             locked.seen_at = at
     return _ended_since(locked, after)
@@ -136,7 +136,7 @@ def _ended_since(session: Session, after: int) -> list[Ended]:
     )
     return [
         Ended(
-            number=call.ended or 0, key=call.key, outcome=call.outcome, told=call.told,
+            number=call.ended or 0, key=call.key, outcome=call.outcome, error=call.error,
             result=bytes(call.result), node=call.node, attempts=call.attempts,
             broadcast=call.broadcast.key if call.broadcast else None, late=call.is_late,
         )

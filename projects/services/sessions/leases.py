@@ -19,7 +19,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
 CHANNEL = "calls"  # signalled with the session for its client, with the pod for its worker
 WORKER_TIMEOUT = timedelta(seconds=90)  # after which a worker's calls are requeued
-_WRITTEN = ("turn", "ends", "taken", "seen_at")
+_WRITTEN = ("turn", "ended_count", "received_count", "seen_at")
 MAX_BATCH = 1000  # pending calls considered at once
 
 
@@ -34,7 +34,7 @@ def locked_session(session: Session) -> Iterator[Session]:
         changed = [name for name in _WRITTEN if getattr(locked, name) != before[name]]
         if changed:
             locked.save(update_fields=changed)
-        if "ends" in changed:
+        if "ended_count" in changed:
             ring(CHANNEL, [str(locked.pk)])
 
 
@@ -100,12 +100,17 @@ def requeue(session: Session, call: Call, error: Mapping[str, Any]) -> None:
 
 
 def end(session: Session, call: Call, outcome: str, error: Mapping[str, Any], result: bytes = b"") -> None:
-    session.ends += 1
-    call.state, call.outcome, call.told, call.ended = Call.State.ENDED, outcome, dict(error), session.ends
+    session.ended_count += 1
+    call.state, call.outcome, call.error, call.ended = (
+        Call.State.ENDED,
+        outcome,
+        dict(error),
+        session.ended_count,
+    )
     call.payload, call.result, call.size = b"", result, len(result)
     if call.worker is not None:
         call.node = call.worker.node
-    call.save(update_fields=["state", "outcome", "told", "ended", "payload", "result", "size", "node"])
+    call.save(update_fields=["state", "outcome", "error", "ended", "payload", "result", "size", "node"])
 
 
 def _end_all(session: Session) -> bool:
@@ -120,7 +125,7 @@ def _end_all(session: Session) -> bool:
 
 def end_message(session: Session) -> str:
     workload = session.workload
-    return session.fault or workload.message or f"The session is {workload.phase}."
+    return session.error or workload.message or f"The session is {workload.phase}."
 
 
 def _end_children_of_no_node(session: Session) -> bool:

@@ -116,7 +116,7 @@ def end_session(*, acting: Acting, session: Session, now: datetime | None = None
 def fail_session(session: Session, error: str, now: datetime | None = None) -> None:
     """Fail a session that cannot run functions."""
     with transaction.atomic():
-        Session.objects.filter(pk=session.pk, fault="").update(fault=error)
+        Session.objects.filter(pk=session.pk, error="").update(error=error)
         locked = _locked(session.workload)
         if locked.phase in (Phase.STARTING, Phase.RUNNING):
             _stop(locked, Phase.FAILED, "SessionFault", error, "session", now)

@@ -120,7 +120,7 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
         rows = (
             _leased(pod, received).select_for_update(of=("self",)).select_related("broadcast").order_by("id")
         )
-        leased = list(rows.defer("result", "told"))
+        leased = list(rows.defer("result", "error"))
         undelivered = [call for call in leased if not call.delivered]
         if undelivered:
             numbers = [call.pk for call in undelivered]

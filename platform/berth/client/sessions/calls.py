@@ -136,7 +136,7 @@ class PendingCalls:
         """Handle one outcome. Only results of this client's calls are unpickled: unpickling runs code."""
         if words.get("late"):
             if words["outcome"] != "value":
-                message = (words.get("told") or {}).get("message", "")
+                message = (words.get("error") or {}).get("message", "")
                 log.warning(
                     "node %s, which came later, failed in a broadcast: %s", words.get("node"), message
                 )

@@ -38,7 +38,7 @@ def pickle_call(
 
 def outcome_of(words: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
     """Return the value and None, or None and the error."""
-    details = words.get("told") or {}
+    details = words.get("error") or {}
     message = str(details.get("message", ""))
     if words["outcome"] == "value":
         return _opened_value(data)
