@@ -82,10 +82,10 @@ def _of_queues(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _weighed_alike_from(snapshot: Snapshot) -> float:
-    """From when on whatever is weighed by the work lost costs more or less than the other for good.
+    """Return the time from which the order of victims by lost work no longer changes.
 
-    What stopping some pods loses grows with the GPUs they hold. Those that began to grow ahead of others are
-    overtaken at the latest when the smallest difference in GPUs has made up for all that anybody was ahead.
+    The work lost by stopping a pod grows with its GPUs. Pods with more lost work at first are overtaken at
+    the latest when the smallest difference in GPUs has made up for the whole lead.
     """
     runs = [(pod, _since(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in STANDING and pod.devices]  # fmt: skip
@@ -102,7 +102,7 @@ def _since(pod: Pod, workload: Workload) -> int:
 
 
 def _history_counts(pool: Pool, asking: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Whether somebody asks for something in this pool, and what was used there still grows or fades."""
+    """Return whether the pool has requests and its decayed usage still grows or fades."""
     mode = pool.fair_share
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in asking):
         return False

@@ -49,7 +49,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
     )
     context = {
-        "asked": filters,
+        "filters": filters,
         "slice": listing,
         "sort": listing.sort,
         "rows": to_open(reader(request.acting), listing.rows),

@@ -24,21 +24,27 @@ def _gpus(milli: int | None) -> float | str:
 COLUMNS: tuple[Column[Placed], ...] = (
     Column("name", "Queue", lambda row: row[1].name),
     Column("department", "Department", lambda row: row[0].name, in_file=True),
-    Column("rank", "Rank", lambda row: row[1].rank if row[1].known else None, number=True),
-    Column("weight", "Weight", lambda row: row[1].weight if row[1].known else None, number=True),
-    Column("quota", "Quota", lambda row: _gpus(row[1].quota) if row[1].known else None, "GPUs", number=True),
+    Column("rank", "Rank", lambda row: row[1].rank if row[1].numbers_visible else None, number=True),
+    Column("weight", "Weight", lambda row: row[1].weight if row[1].numbers_visible else None, number=True),
+    Column(
+        "quota",
+        "Quota",
+        lambda row: _gpus(row[1].quota) if row[1].numbers_visible else None,
+        "GPUs",
+        number=True,
+    ),
     Column("share", "Fair share", lambda row: _if_visible(row[1], row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: _if_visible(row[1], row[1].allocated), "GPUs", number=True),
     Column("borrowed", "Borrowed", lambda row: _if_visible(row[1], row[1].beyond), "GPUs", number=True),
     Column("requested", "Requested", lambda row: _if_visible(row[1], row[1].requested), "GPUs", number=True),
-    Column("used", "Decayed usage", lambda row: row[1].used if row[1].known else None, number=True),
+    Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
     Column("lacks", "Allocation", lambda row: _if_visible(row[1], row[1].lacking), "GPUs"),
 )
 
 
 def _if_visible(each: Standing, milli: int) -> float | None:
     """Return GPUs, or None for a department whose own numbers the reader may not see."""
-    return milli / MILLI if each.known else None
+    return milli / MILLI if each.numbers_visible else None
 
 
 @signed_in

@@ -1,28 +1,18 @@
 """Check names, docstrings, messages, templates, documents and commit subjects against the language rules.
 
-python -m tests.architecture.prose            compare with the baseline; exit 1 if a folder got worse
-python -m tests.architecture.prose --list     print every violation
-python -m tests.architecture.prose --count    print the baseline as it would be now
+python -m tests.architecture.prose    print every violation; exit 1 if there is any
 """
 
-import argparse
 import ast
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 ROOT = Path(__file__).resolve().parents[2]
-# Number of violations allowed per folder. A number may only go down; a folder that is not listed has none.
-BASELINE: dict[str, int] = {
-    "projects": 6,
-    "scheduler": 29,
-    "tests": 4,
-}
 SUBJECTS_SINCE = "07d90cc"
 SUBJECT_MAX = 72
 
@@ -142,11 +132,6 @@ def subjects() -> list[str]:
     return faults
 
 
-def folder_of(file: str) -> str:
-    parts = Path(file).parts
-    return "/".join(parts[:3]) if parts[0] == "platform" else parts[0]
-
-
 def _documented(
     tree: ast.Module,
 ) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -171,26 +156,9 @@ def _bound_names(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--list", action="store_true", help="print every violation")
-    parser.add_argument("--count", action="store_true", help="print the number of violations per folder")
-    options = parser.parse_args()
-    every = violations()
-    counts = Counter(folder_of(violation.file) for violation in every)
-    if options.count:
-        print("\n".join(f'    "{folder}": {count},' for folder, count in sorted(counts.items())))
-        return 0
-    worse = {folder for folder, count in counts.items() if count > BASELINE.get(folder, 0)}
-    for violation in every:
-        if options.list or folder_of(violation.file) in worse:
-            print(violation)
-    faults = subjects()
-    for folder in sorted(worse):
-        print(f"{folder}: {counts[folder]} violations, {BASELINE.get(folder, 0)} allowed")
-    print(*faults, sep="\n", end="\n" if faults else "")
-    return 1 if worse or faults else 0
+    violations_and_faults = [*map(str, violations()), *subjects()]
+    print(*violations_and_faults, sep="\n", end="\n" if violations_and_faults else "")
+    return 1 if violations_and_faults else 0
 
 
 if __name__ == "__main__":

@@ -22,19 +22,19 @@ SLOW = 60_000  # milliseconds: nodes boot, gangs write their checkpoints
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as launched:
+        yield launched
 
 
 @contextlib.contextmanager
 def at_the_desk(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
-    """A person who signs in with their password; nothing on their pages may fail."""
-    kept = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
-    kept["admin"] = (berth.home / "admin-password").read_text().strip()
+    """Sign a user in with their password. Requests and scripts of the page must not fail."""
+    passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
+    passwords["admin"] = (berth.home / "admin-password").read_text().strip()
     with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
         page.goto("/login")
         page.get_by_label("Username").fill(name)
-        page.get_by_label("Password").fill(kept[name])
+        page.get_by_label("Password").fill(passwords[name])
         page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         yield page
@@ -53,11 +53,11 @@ def send(page: Page, name: str) -> None:
 
 
 def runs(page: Page) -> None:
-    """Without a reload: the page is told."""
+    """Wait until the page shows Running without a reload."""
     expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
 
 
-def test_a_quota_is_set_work_gives_way_finds_out_why_and_all_is_audited(
+def test_eviction_after_quota_change_is_explained_and_audited(
     berth: Installation, browser: Browser, tmp_path: Path
 ) -> None:
     with at_the_desk(browser, berth, "dave") as dave, at_the_desk(browser, berth, "grace") as grace:
@@ -82,7 +82,7 @@ def borrow(dave: Page) -> None:
 
 
 def take_back(grace: Page) -> None:
-    """A member of ads is told before she submits that somebody gives way, and how much."""
+    """A member of ads sees before submitting that a workload of vision would be evicted."""
     submit(grace, "ranking")
     expect(grace.get_by_role("heading", name="It would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")
@@ -91,7 +91,7 @@ def take_back(grace: Page) -> None:
 
 
 def find_out_why(dave: Page) -> None:
-    """His page has changed under his eyes; from there he reaches the rule and the numbers of both sides."""
+    """The page updates itself and links to the eviction with its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
     evictions = dave.get_by_role("region", name="Evictions")
     expect(evictions).to_contain_text("a 4-GPU workload of project ads")
@@ -101,11 +101,11 @@ def find_out_why(dave: Page) -> None:
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
     why = dave.get_by_role("region", name="Pending reason")
-    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # until then it backs off, and asks nobody
+    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # before that it backs off
 
 
 def change_quotas(admin: Page) -> None:
-    """Who runs the platform gives ads' quota to vision; the preview says what comes of it, then it does."""
+    """An admin moves quota from ads to vision after a preview of the effects."""
     admin.goto("/quotas", wait_until="networkidle")
     for owner, gpus in (("research", "8"), ("vision", "8"), ("product", "0"), ("ads", "0")):
         cell = admin.locator(f"#quota-grid tbody tr[data-name='{owner}'] td").first
@@ -121,7 +121,7 @@ def change_quotas(admin: Page) -> None:
 
 
 def audit(admin: Page, place: Path) -> None:
-    """Both evictions stand in the audit, in the file too, and who changed the quotas in the activity."""
+    """The audit and its CSV file show both evictions; the activity names the author of the quota change."""
     admin.goto("/evictions")
     for gave, took in (("ranking", "younger"), ("younger", "ranking")):
         row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name=gave, exact=True))
@@ -137,7 +137,7 @@ def audit(admin: Page, place: Path) -> None:
 
 
 def look_only(erin: Page) -> None:
-    """A viewer of vision sees why work of hers gave way, no work of ads, and nothing to change."""
+    """A viewer of vision sees why its workload was evicted, no workload of ads, and no actions."""
     erin.goto("/evictions")
     expect(erin.get_by_role("main")).to_contain_text("younger")
     expect(erin.get_by_role("main")).not_to_contain_text("ranking")

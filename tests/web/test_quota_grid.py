@@ -270,7 +270,7 @@ def test_draft_needs_permission_for_every_quota(cast: Cast, spot: NodePool, sign
     names = {row.name for row in sign_in("dave").get("/quotas").context["rows"]}
     assert names == {"research", "vision"}
     hidden = next(row for row in sign_in("dave").get("/quotas").context["rows"] if row.name == "research")
-    assert not hidden.known
+    assert not hidden.numbers_visible
     exported = read_export(sign_in("dave"), "/quotas?values=gpu&format=csv")
     assert [row[1] for row in exported[1:]] == ["", "vision"]
     assert exported[1][2:] == ["", ""], "values of a partly visible department are hidden"

@@ -58,12 +58,12 @@ def made() -> Scheduler:
 
     wiring, apart = wired(), BackgroundReconciler()
 
-    def reconcile_pool(pool: NodePool, now: datetime, held: Held, lost: Mapping[int, Work]) -> bool:
+    def reconcile_pool(pool: NodePool, now: datetime, held: Held, work_to_lose: Mapping[int, Work]) -> bool:
         provider = wiring.provider_of(pool)
 
         def one_pass() -> bool:
             return reconcile(
-                pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=lost
+                pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=work_to_lose
             )
 
         return apart.reconcile(pool.pk, one_pass) if pool.provider in FAR_AWAY else one_pass()

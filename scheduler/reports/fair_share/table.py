@@ -26,7 +26,7 @@ class Standing:
     allocated: int
     requested: int
     used: float
-    known: bool = True  # False: a department whose own numbers the reader may not see
+    numbers_visible: bool = True  # False: a department whose own numbers the reader may not see
 
     @property
     def beyond(self) -> int:
@@ -50,13 +50,17 @@ def share_table(acting: Acting, pool: NodePool) -> list[tuple[Standing, list[Sta
     for department in departments(acting):
         key = ("department", department.pk)
         visible = key in stored or key in set_quotas or not children[department.pk]
-        top = _standing(department, stored.get(key), set_quotas.get(key), known=visible)
+        top = _standing(department, stored.get(key), set_quotas.get(key), numbers_visible=visible)
         result.append((top, sorted(children[department.pk], key=_order)))
     return sorted(result, key=lambda pair: _order(pair[0]))
 
 
 def _standing(
-    owner: Department | Project, row: QueueStanding | None, quota: Quota | None, *, known: bool = True
+    owner: Department | Project,
+    row: QueueStanding | None,
+    quota: Quota | None,
+    *,
+    numbers_visible: bool = True,
 ) -> Standing:
     return Standing(
         kind="department" if isinstance(owner, Department) else "project",
@@ -68,7 +72,7 @@ def _standing(
         allocated=row.allocated[GPU] if row else 0,
         requested=row.requested[GPU] if row else 0,
         used=row.usage[GPU] if row else 0.0,
-        known=known,
+        numbers_visible=numbers_visible,
     )
 
 

@@ -81,7 +81,7 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
         held_gpu_memory=Sum(F("pod__node__gpu_memory_mib") * F(f"{HELD}gpu_milli") * DEVICES),
         cpu=Sum(F("cpu_milli_seconds") / seconds),
         memory=Sum("memory_mib"),
-        known=Sum(F("gpu_milli_seconds") / seconds),
+        known_milli=Sum(F("gpu_milli_seconds") / seconds),
         busy=Sum(F("gpu_busy_milli_seconds") / seconds),
         gpu_memory=Sum("gpu_memory_mib"),
     )  # fmt: skip
@@ -94,8 +94,8 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
             held_gpu_memory_mib=(row["held_gpu_memory"] or 0) // 1000,
             cpu_milli=round(row["cpu"] or 0),
             memory_mib=row["memory"] or 0,
-            known_gpu_milli=round(row["known"] or 0),
-            gpu_milli=round(row["busy"]) if row["known"] else None,
+            known_gpu_milli=round(row["known_milli"] or 0),
+            gpu_milli=round(row["busy"]) if row["known_milli"] else None,
             gpu_memory_mib=row["gpu_memory"],
         )
         for row in sums.order_by("at")

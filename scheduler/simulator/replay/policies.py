@@ -12,12 +12,12 @@ from scheduler.simulator.replay.trace import Trace, split
 def play(
     trace: Trace, policy: Policy, records: Records, apart: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Plays it to its end, with cycles of the engine so many seconds apart at least.
+    """Play a trace to its end, with at least `apart` seconds between cycles of the engine.
 
-    Who runs is saved every `checkpoint` seconds, and goes on from there when it had to give way; without, it
-    starts from nothing. The other policies stop nobody.
+    Running workloads save a checkpoint every `checkpoint` seconds and continue from it after an eviction;
+    None: they start over. The other policies do not evict workloads.
 
-    Static: every project on nodes of its own, one after the other.
+    Static policies run every project on its own nodes, one after the other.
     """
     if policy is Policy.FAIR:
         yield from Player(trace, records, apart=apart, checkpoint=checkpoint).play()

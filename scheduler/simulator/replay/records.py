@@ -10,7 +10,7 @@ from berth.core.amounts import MILLI
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import STANDING, has
-from scheduler.simulator.replay.trace import Trace, gpus_asked, quota_of
+from scheduler.simulator.replay.trace import Trace, gpus_requested, quota_of
 
 Curve = list[tuple[int, float]]  # a step function: from that second on, so much
 
@@ -87,7 +87,7 @@ class Records:
         """A workload that came, started, stopped, grew, shrank or ended."""
         job = self.jobs.get(workload.name)
         if job is None:
-            requested = gpus_asked(workload)
+            requested = gpus_requested(workload)
             job = self.jobs[workload.name] = Job(
                 workload.name, workload.project, requested, workload.submitted
             )
@@ -151,7 +151,7 @@ class Records:
 def _accounts(trace: Trace) -> Mapping[str, Account]:
     sizes: dict[str, set[float]] = defaultdict(set)
     for workload in (*trace.arrivals, *trace.cluster.workloads):
-        sizes[workload.project].add(gpus_asked(workload))
+        sizes[workload.project].add(gpus_requested(workload))
     return {
         queue.name: Account(
             quota_of(queue), sizes=sorted(sizes[queue.name]), clocks=[0.0] * len(sizes[queue.name]),

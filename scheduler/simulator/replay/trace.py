@@ -10,7 +10,7 @@ from scheduler.engine.model import Node, Queue, Snapshot, Workload
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`cluster` when nobody has come yet; everybody who will, in the order of arrival."""
+    """A cluster before the first arrival, and workloads in order of arrival."""
 
     name: str
     cluster: Snapshot
@@ -26,7 +26,7 @@ class Trace:
 
 
 def trace_of(name: str, snapshot: Snapshot) -> Trace:
-    """A snapshot as a trace: what holds something is there from the start, the rest comes when submitted."""
+    """Return a snapshot as a trace: workloads with pods run from the start, others arrive when submitted."""
     standing = tuple(workload for workload in snapshot.workloads if workload.pods)
     waiting = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
     begins = min((w.submitted for w in waiting), default=snapshot.now)
@@ -34,14 +34,14 @@ def trace_of(name: str, snapshot: Snapshot) -> Trace:
                  tuple(waiting))  # fmt: skip
 
 
-def gpus_asked(workload: Workload) -> float:
-    """GPUs of its minimum."""
+def gpus_requested(workload: Workload) -> float:
+    """Return the GPUs of the workload's minimum."""
     milli = sum(role.request.gpu * role.request.devices * role.min for role in roles_of(workload.tree))
     return milli / MILLI
 
 
 def split(trace: Trace) -> Iterator[Trace]:
-    """Each project with nodes of its own, as many as its quota covers: a static partition."""
+    """Yield one trace per project with as many nodes as its quota covers: a static partition."""
     nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
     projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
     for project in sorted(projects, key=lambda queue: (-(quota_of(queue) or 0), queue.name)):
@@ -53,7 +53,7 @@ def split(trace: Trace) -> Iterator[Trace]:
 
 
 def quota_of(queue: Queue) -> float | None:
-    """GPUs, over all pools; None where any of them is unlimited."""
+    """Return the quota over all pools in GPUs; None if any of them is unlimited."""
     quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
     return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
 

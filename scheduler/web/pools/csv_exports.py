@@ -22,8 +22,8 @@ from scheduler.web.pools.capacity_chart import SPANS, USUAL
 AT_ONCE = 20
 NODE_HEADS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
 COURSE_HEADS = ("From", "Desired, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
-Told = tuple[ScalingEvent, str]  # with the reason as far as the reader may know it
-HISTORY: tuple[Column[Told], ...] = (
+HistoryRow = tuple[ScalingEvent, str]  # with the reason as far as the reader may know it
+HISTORY: tuple[Column[HistoryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("kind", "Kind", lambda row: row[0].kind, order="kind"),
     Column("node", "Node", lambda row: row[0].node.name if row[0].node else None),
@@ -33,7 +33,7 @@ HISTORY: tuple[Column[Told], ...] = (
 )
 
 
-def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[Told]:
+def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[HistoryRow]:
     rows = selectors.scaling_events(pool)
     for word in table_state(request.GET, "history")["search"].split():
         matches = Q(kind__icontains=word) | Q(node__name__icontains=word)
@@ -42,12 +42,12 @@ def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing
             matches | (by_berth if running_it else by_berth & ~Q(kind__in=list(PROVIDER_EVENTS)))
         )
 
-    def told(some: list[ScalingEvent]) -> list[Told]:
+    def with_reasons(some: list[ScalingEvent]) -> list[HistoryRow]:
         return [(row, selectors.reason_of(row, running_it=running_it)) for row in some]
 
     return list_query(
-        request, HISTORY, rows, told, name="history", file_name=f"history-of-{pool.name}", default="-at",
-        size=AT_ONCE,
+        request, HISTORY, rows, with_reasons,
+        name="history", file_name=f"history-of-{pool.name}", default="-at", size=AT_ONCE,
     )  # fmt: skip
 
 

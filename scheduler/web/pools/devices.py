@@ -47,14 +47,14 @@ class Device:
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
         """(top edge, holder), from the bottom up."""
-        found, top = [], WIDTH
+        result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
-            found.append((top, holder))
-        return found
+            result.append((top, holder))
+        return result
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         if not self.holders:
             return (
                 f"GPU {self.index}: reserved for {self.promised}"

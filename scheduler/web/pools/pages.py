@@ -134,7 +134,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "may_change": may(request.acting, Action.EDIT, pool),
         "running_it": running_it,
         "history": history,
-        "told": [(row, outcome_tone(row), reason) for row, reason in history.rows],
+        "events": [(row, outcome_tone(row), reason) for row, reason in history.rows],
     }
     return page(request, "scheduler/pools/detail.html", context, inner="scheduler/pools/detail_body.html")
 

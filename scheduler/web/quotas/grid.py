@@ -55,38 +55,38 @@ class Head:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = looked(request.GET, request.acting)
+    query = looked(request.GET, request.acting)
     latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows: what comes later is news
     grid = table(
-        request.acting, asked.pools, asked.fields,
-        search=asked.search, within=asked.within, sort=asked.sort,
+        request.acting, query.pools, query.fields,
+        search=query.search, within=query.within, sort=query.sort,
     )  # fmt: skip
     if request.GET.get("format") == "csv":
         return csv_file(request, "quotas", heads(grid), lines(grid.drawn(0)))
     administers = may(request.acting, Action.ADMINISTER)
-    rows = grid.drawn(asked.start, AT_ONCE)
-    after = asked.start + AT_ONCE
+    rows = grid.drawn(query.start, AT_ONCE)
+    after = query.start + AT_ONCE
     context = {
-        "asked": asked,
+        "query": query,
         "rows": rows,
-        "start": asked.start,
+        "start": query.start,
         "more": after if after < len(grid.rows) else None,
-        "before": max(0, asked.start - AT_ONCE) if asked.start else None,
+        "before": max(0, query.start - AT_ONCE) if query.start else None,
         "total": len(grid.rows),
         "latest": latest,
         "tenants": grid.tenants,
-        "sort": asked.sort,
-        "edge": asked.fields[0],
-        "fields": [(name, FIELDS[name]) for name in asked.fields],
-        "columns": [(pool, name, FIELDS[name]) for pool in asked.pools for name in asked.fields],
+        "sort": query.sort,
+        "edge": query.fields[0],
+        "fields": [(name, FIELDS[name]) for name in query.fields],
+        "columns": [(pool, name, FIELDS[name]) for pool in query.pools for name in query.fields],
         "heads": _heads(grid, administers=administers),
-        "all_fields": [(name, field, name in asked.fields) for name, field in FIELDS.items()],
-        "all_pools": [(pool, pool in asked.pools) for pool in asked.every],
+        "all_fields": [(name, field, name in query.fields) for name, field in FIELDS.items()],
+        "all_pools": [(pool, pool in query.pools) for pool in query.every],
         "departments": departments(request.acting),
         "zone": zone_of(request).key,
         "may_edit": any(row.editable for row in grid.rows),
         "may_administer": administers,
-        "narrowed": bool(asked.search or asked.within),
+        "narrowed": bool(query.search or query.within),
     }
     part = "scheduler/quotas/grid_rows.html" if "rows" in request.GET else "scheduler/quotas/grid_table.html"
     answer = page(request, "scheduler/quotas/grid.html", context, inner=part)
@@ -117,7 +117,7 @@ def heads(grid: Table) -> list[str]:
 
 def lines(rows: Iterable[Row]) -> Iterable[list[Any]]:
     for row in rows:
-        cells = [cell.text if row.known else "" for cell in row.cells]
+        cells = [cell.text if row.numbers_visible else "" for cell in row.cells]
         yield [row.top_name, "" if row.is_department else row.name, *cells]
 
 

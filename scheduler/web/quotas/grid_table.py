@@ -61,7 +61,7 @@ class Row:
     top: str
     top_name: str
     editable: bool
-    known: bool
+    numbers_visible: bool
     quotas: Mapping[int, Held]
     number: int = 0
     cells: tuple[Cell, ...] = ()
@@ -102,7 +102,7 @@ class Table:
                 field_ = FIELDS[name]
                 value = held.values[field_.column] if held else field_.default
                 text = cell_text(field_, value) if held else NO_QUOTA
-                if not (row.is_department and field_.adds_up and row.known):
+                if not (row.is_department and field_.adds_up and row.numbers_visible):
                     yield Cell(text, pool, name, held is not None)
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.pk, name), (0, 0))

@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ListedChange:
     change: QuotaChange
     quotas: list[Entry]
     hidden: int
@@ -56,7 +56,7 @@ def _values(quota: Entry) -> str:
     return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
 
 
-COLUMNS: tuple[Column[Told], ...] = (
+COLUMNS: tuple[Column[ListedChange], ...] = (
     Column("number", "No.", lambda row: row.change.pk),
     Column("at", "Time", lambda row: row.change.at, order="pk"),
     Column("actor", "User", lambda row: row.change.actor, order="actor"),
@@ -77,8 +77,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
         )
     listing = list_query(
-        request, COLUMNS, rows, lambda some: told(acting, some), file_name="quota-changes", default="-at",
-        size=SIZE,
+        request, COLUMNS, rows, lambda some: listed_changes(acting, some),
+        file_name="quota-changes", default="-at", size=SIZE,
     )  # fmt: skip
     if file := exported(request, listing):
         return file
@@ -104,7 +104,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
             raise
         fault = error
     context = {
-        "told": told(request.acting, [change])[0],
+        "listed": listed_changes(request.acting, [change])[0],
         "impact": impact,
         "fault": fault.detail if fault else "",
         "post_to": request.path,
@@ -120,7 +120,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
     )
 
 
-def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
+def listed_changes(acting: Acting, rows: Iterable[QuotaChange]) -> list[ListedChange]:
     """As far as the reader sees the quotas; of the others only how many there are."""
     changes, seen = list(rows), Scope(acting)
     undone = dict(
@@ -138,7 +138,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
             each["kind"] == "project" and each["department_id"] in mine for each in row.written
         )
         listing.append(
-            Told(
+            ListedChange(
                 change=row,
                 quotas=[_entry(each) for each in shown],
                 hidden=len(row.written) - len(shown),

@@ -37,9 +37,9 @@ class InPool:
 
 def by_pool(impact: Impact) -> list[InPool]:
     """Pools in order of name; what belongs to none comes last."""
-    found: dict[str, InPool] = {}
+    pools: dict[str, InPool] = {}
     for part in PARTS:
         for entry in getattr(impact, part):
             name = entry.get("pool") or ""
-            getattr(found.setdefault(name, InPool(name)), part).append(entry)
-    return [found[name] for name in sorted(found, key=lambda name: (not name, name))]
+            getattr(pools.setdefault(name, InPool(name)), part).append(entry)
+    return [pools[name] for name in sorted(pools, key=lambda name: (not name, name))]

@@ -30,7 +30,7 @@ class Line:
     share: int | None = None
     allocated: int = 0
     waiting: int = 0
-    known: bool = True  # False: a department whose own numbers the person may not see
+    numbers_visible: bool = True  # False: a department whose own numbers the person may not see
     children: list["Line"] = field(default_factory=list)
     scale: int = 0  # what the longest bar of its kind shows
 
@@ -69,7 +69,11 @@ class Line:
 
     @property
     def oversold(self) -> bool:
-        return self.known and self.gpus is not None and (self.promised is None or self.promised > self.gpus)
+        return (
+            self.numbers_visible
+            and self.gpus is not None
+            and (self.promised is None or self.promised > self.gpus)
+        )
 
 
 def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
@@ -81,7 +85,10 @@ def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
     held, waiting = held_by_project(wanted), waiting_by_project(wanted)
     tops = {
         each.pk: Line(
-            each, owned[("department", each.pk)], shares.get(("department", each.pk)), known=each.pk in whole
+            each,
+            owned[("department", each.pk)],
+            shares.get(("department", each.pk)),
+            numbers_visible=each.pk in whole,
         )
         for each in departments(acting)
     }
@@ -120,7 +127,7 @@ def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
         )
         .order_by()
         .values_list("project_id")
-        .annotate(asked=Sum("gpu_milli_min"))
+        .annotate(requested=Sum("gpu_milli_min"))
     )
     return dict(rows)
 

@@ -33,7 +33,13 @@ def _weight(line: Line) -> float | None:
 COLUMNS: tuple[Column[Placed], ...] = (
     Column("name", "Owner", lambda row: row[1].owner.name),
     Column("department", "Department", lambda row: row[0].owner.name, in_file=True),
-    Column("quota", "Quota", lambda row: _amount(row[1].gpus) if row[1].known else None, "GPUs", number=True),
+    Column(
+        "quota",
+        "Quota",
+        lambda row: _amount(row[1].gpus) if row[1].numbers_visible else None,
+        "GPUs",
+        number=True,
+    ),
     Column("limit", "Limit", lambda row: _limit(row[1]), "GPUs", number=True),
     Column("weight", "Weight", lambda row: _weight(row[1]), number=True),
     Column("rank", "Rank", lambda row: _rank(row[1]), number=True),

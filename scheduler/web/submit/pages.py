@@ -28,7 +28,6 @@ class Answer:
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
     foreseen: Prediction | None = None
-    asked: bool = True  # false before anything was looked at
 
     @property
     def obstacles(self) -> list[Obstacle]:
@@ -44,7 +43,7 @@ class Answer:
 def index(request: Request) -> HttpResponse:
     if request.method == "GET":
         draft = opened(first_text(request.acting, request.GET))
-        return _page(request, draft, Answer(asked=False))
+        return _page(request, draft, Answer())
     wanted = request.POST.get("step", LOOK)
     draft = sent(request.POST, offer_to(request.acting))
     if wanted not in (LOOK, TRY, SUBMIT):

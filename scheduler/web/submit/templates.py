@@ -35,8 +35,8 @@ COLUMNS: tuple[Column[Row], ...] = (
 )
 
 
-class KeepForm(forms.Form):
-    """Under which name a document is kept."""
+class SaveForm(forms.Form):
+    """Name and description of a template."""
 
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
@@ -56,7 +56,7 @@ class Page:
     problems: list[Problem] = field(default_factory=list)
     named: list[Problem] = field(default_factory=list)  # of its name and purpose
     refused: str = ""
-    theirs: Template | None = None  # what somebody else saved meanwhile
+    theirs: Template | None = None  # saved by another user in the meantime
 
 
 @signed_in
@@ -92,19 +92,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def save(request: Request) -> HttpResponse:
-    """A document that stands elsewhere, of a workload or on the page of submitting, is kept under a name."""
+    """Save a workload's document, or the one of the submission page, as a template."""
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
-        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
-        kept["then"] = "" if name else EDIT
-        return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
+        initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
+        initial["then"] = "" if name else EDIT
+        return _keep_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
         stands = opened(request.POST.get("document", "")).data or {}
-        initial: dict[str, Any] = {"document": text}
+        initial = {"document": text}
         initial |= {key: stands.get(key) for key in ("project", "name")}
-        return _keep_page(request, KeepForm(initial=initial, auto_id="keep_%s"))
-    form = KeepForm(request.POST, auto_id="keep_%s")
+        return _keep_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
+    form = SaveForm(request.POST, auto_id="keep_%s")
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     if form.is_valid():
         values = form.cleaned_data
@@ -188,7 +188,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def _keep_page(request: Request, form: KeepForm) -> HttpResponse:
+def _keep_page(request: Request, form: SaveForm) -> HttpResponse:
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
     faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
     context = {

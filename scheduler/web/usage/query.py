@@ -50,12 +50,12 @@ def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Questio
     words: dict[str, Any] = {"since": begin, "until": end, "group_by": [by], "time_zone": zone.key}
     words["only"] = {str(key): name for key, name in only.items()}
     try:
-        found = usage_request(now, step=step, **words)
+        usage_query = usage_request(now, step=step, **words)
     except Invalid:  # so fine a step is too long a list
         step, chosen = SPANS[span][1], None
-        found = usage_request(now, step=step, **words)
+        usage_query = usage_request(now, step=step, **words)
     search = parameters.get("search", "").replace("\x00", "")[:100].strip()
-    return Question(span, step, chosen, by, only, found, search)
+    return Question(span, step, chosen, by, only, usage_query, search)
 
 
 def _time(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:

@@ -59,10 +59,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why it waits, as the last cycle that looked at it said, and how its queues stand."""
+    """Why a workload is pending, from the last cycle that looked at it, and the state of its queues."""
 
     obstacles: list[Obstacle]
-    told: Explanation
+    explanation: Explanation
     pool: str
     queues: list[dict[str, Any]]
 
@@ -80,23 +80,25 @@ class Placed:
 def waiting(acting: Acting, workload: Workload) -> Waiting | None:
     if workload.phase not in WAITING:
         return None
-    told = explain(acting, workload)
+    explanation = explain(acting, workload)
     return Waiting(
-        obstacles=obstacles(told.blockers),
-        told=told,
+        obstacles=obstacles(explanation.blockers),
+        explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
-        queues=_with_stories(acting, workload, told.queue),
+        queues=_with_stories(acting, workload, explanation.queue),
     )
 
 
 def _with_stories(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Project and department, each with where it is told how its share came about, if that may be read."""
+    """Return project and department, each with the URL of its fair-share trace if the reader may open it."""
     whole = own_departments(acting)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
     for kind, readable in may_read.items():
         place = [f"{kind}s", queues[kind]["name"], queues[kind]["pool"]]
-        result.append({**queues[kind], "told": reverse("fair-share-trace", args=place) if readable else ""})
+        result.append(
+            {**queues[kind], "trace_url": reverse("fair-share-trace", args=place) if readable else ""}
+        )
     return result
 
 

@@ -77,7 +77,7 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         matches = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
         context |= {
             "log": log,
-            "found": matches,
+            "result": matches,
             "hits": hits_of(matches, text, fold),
             "more": start.offset > 0,
             "next": cursor_of(matches.following),

@@ -26,11 +26,14 @@ from scheduler.web.workloads.timeline import timeline
 @require_GET
 def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.acting, workload_id)
-    context = {**used_by(workload, request.GET.get("span", ""), timezone.now()), **told(request, workload)}
+    context = {
+        **used_by(workload, request.GET.get("span", ""), timezone.now()),
+        **workload_context(request, workload),
+    }
     return page(request, "scheduler/workloads/page.html", context, inner="scheduler/workloads/changes.html")
 
 
-def told(request: Request, workload: Workload) -> dict[str, Any]:
+def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
     acting = request.acting
     now, earlier = details.placed(acting, workload)
     gave_way, took = details.gave_way(acting, workload), details.took(acting, workload)

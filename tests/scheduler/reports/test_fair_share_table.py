@@ -28,5 +28,5 @@ def test_projects_are_visible_without_their_department(stage: Stage) -> None:
     stage.submit(roles=ALL)
     stage.tick(2)
     ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)
-    assert (research.known, [each.name for each in children]) == (False, ["vision"])
+    assert (research.numbers_visible, [each.name for each in children]) == (False, ["vision"])
     assert share_table(stage.cast.frank, stage.cast.pool) == []

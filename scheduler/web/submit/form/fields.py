@@ -38,7 +38,7 @@ class Field:
     kind: Kind = field_kinds.TEXT
     hint: str = ""
     choices: Choices = ()
-    known: str = ""  # the list of suggestions
+    suggestions: str = ""  # the list of suggestions
     many: bool = False
     wide: bool = False
 
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one may choose here: names that the person may know."""
+    """Choices of the form: names that the user may see."""
 
     projects: Sequence[str] = ()
     pools: Sequence[str] = ()
@@ -108,7 +108,7 @@ def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> 
         Field((*at, "gpu_memory_mib"), "or GPU memory", field_kinds.AMOUNT, "MiB, or 8Gi"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
         Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or 4Gi"),
-        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Empty: any", known="models"),
+        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Empty: any", suggestions="models"),
     )
     more = (
         Field(
@@ -118,8 +118,8 @@ def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> 
             "Number of devices the GPU share or memory is split over",
         ),
         Field((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
-        Field((*at, "topology", "required"), "Required topology", known="labels"),
-        Field((*at, "topology", "preferred"), "Preferred topology", known="labels"),
+        Field((*at, "topology", "required"), "Required topology", suggestions="labels"),
+        Field((*at, "topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(
             (*at, "command"),
             "Role command",
@@ -143,7 +143,7 @@ def _where(offer: Offer) -> tuple[Field, ...]:
     return (
         Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. None selected: any pool",
               choices=_named(offer.pools), many=True, wide=True),
-        Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, known="priorities"),
+        Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
         Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, SPAN_HINT),
         Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, SPAN_HINT),
@@ -152,8 +152,8 @@ def _where(offer: Offer) -> tuple[Field, ...]:
 
 def _later() -> tuple[Field, ...]:
     return (
-        Field(("topology", "required"), "Required topology", known="labels"),
-        Field(("topology", "preferred"), "Preferred topology", known="labels"),
+        Field(("topology", "required"), "Required topology", suggestions="labels"),
+        Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, SPAN_HINT),

@@ -175,7 +175,9 @@ def table_tools(
         "word": listing.word("search"),
         "placeholder": placeholder,
         "target": target,
-        "kept": [(name, value) for name in query if name not in own for value in query.getlist(name)],
+        "other_parameters": [
+            (name, value) for name in query if name not in own for value in query.getlist(name)
+        ],
         "exported": _exported(context, listing),
         "path": context["request"].path,
     }

@@ -1,13 +1,13 @@
-// What is typed outlives a session that has ended: it is kept in this tab, for its person, until they have
-// signed in again, and then put back. Secrets are never kept.
+// Keep input over the end of a session: it is saved in this tab for its user and restored after they have
+// signed in again. Secrets are never saved.
 (() => {
   "use strict";
   const KEY = "berth-draft", LONGEST = 24 * 3600 * 1000;
   const SECRET = "[type=password], [type=file], [data-secret], [name=csrfmiddlewaretoken]";
   const PUSHED = ["submit", "button", "reset", "image"];
   const person = document.body.dataset.person;
-  const touched = new Set(); // addresses of forms in which somebody typed
-  let told = false, gone = false, last = null; // gone: the session, as far as this page knows
+  const touched = new Set(); // addresses of forms with input
+  let noticed = false, gone = false, last = null; // gone: the session has ended
 
   const addressOf = (form) => new URL(form.getAttribute("action") || location.href, location.href).pathname;
   const fieldsOf = (form) => [...form.elements].filter((each) => each.name && !each.matches(SECRET) && !PUSHED.includes(each.type));
@@ -18,14 +18,14 @@
     try { return JSON.parse(sessionStorage.getItem(KEY)); } catch { return null; }
   }
 
-  function store(kept) {
+  function store(draft) {
     try {
-      if (kept) sessionStorage.setItem(KEY, JSON.stringify(kept));
+      if (draft) sessionStorage.setItem(KEY, JSON.stringify(draft));
       else sessionStorage.removeItem(KEY);
-    } catch { /* a full or forbidden storage keeps nothing */ }
+    } catch { /* storage is full or forbidden */ }
   }
 
-  function placeOf(form) { // what opened in a dialog or a row is a page of its own, too
+  function placeOf(form) { // a form in a dialog or a row has a page of its own, too
     const apart = form?.closest("dialog, tr.editor");
     return apart ? new URL(form.getAttribute("action"), location.href) : location;
   }
@@ -61,9 +61,9 @@
     return item;
   }
 
-  function ended() { // noticed by the page itself: whoever is typing decides when to go
-    if (!told) say("Your session has ended. Your input is saved.", leave);
-    told = gone = true;
+  function ended() { // noticed in the background: the user decides when to leave
+    if (!noticed) say("Your session has ended. Your input is saved.", leave);
+    noticed = gone = true;
   }
 
   function putBack(form, fields) {
@@ -75,7 +75,7 @@
       if (!boxes) seen.set(name, at + 1);
       if (field && boxes) field.checked = checked;
       else if (field) field.value = value;
-      else if (!boxes || checked) { // of a part that the server draws once it hears of it
+      else if (!boxes || checked) { // a field that the server draws on the next look
         const waiting = Object.assign(document.createElement("input"), { type: "hidden", name, value });
         (form.querySelector("[data-shape]") ?? form).append(waiting);
       }
@@ -84,21 +84,21 @@
     touched.add(addressOf(form));
   }
 
-  function cameFromSigningIn() { // a quick person is through before the script of that page has run
+  function cameFromSigningIn() { // the sign-in page may be left before its script has run
     try { return new URL(document.referrer).pathname === "/login"; } catch { return false; }
   }
 
   function restore() {
-    const kept = stored();
-    if (!kept) return;
-    if (!person) return store({ ...kept, due: true }); // this is the page of signing in
-    const signedIn = kept.due || cameFromSigningIn();
-    if (!signedIn || kept.person !== person || Date.now() - kept.at > LONGEST) return store(null);
-    const here = kept.forms.map(([address, fields]) => [[...document.forms].find((form) => addressOf(form) === address), fields]);
-    const found = here.filter(([form]) => form);
-    if (!found.length) return;
+    const draft = stored();
+    if (!draft) return;
+    if (!person) return store({ ...draft, due: true }); // the sign-in page
+    const signedIn = draft.due || cameFromSigningIn();
+    if (!signedIn || draft.person !== person || Date.now() - draft.at > LONGEST) return store(null);
+    const here = draft.forms.map(([address, fields]) => [[...document.forms].find((form) => addressOf(form) === address), fields]);
+    const present = here.filter(([form]) => form);
+    if (!present.length) return;
     store(null);
-    for (const [form, fields] of found) putBack(form, fields);
+    for (const [form, fields] of present) putBack(form, fields);
     say("Your input was restored.");
   }
 
@@ -108,7 +108,7 @@
     touched.add(addressOf(form));
     last = form;
   });
-  document.addEventListener("htmx:configRequest", (event) => { // who signed in elsewhere has another token
+  document.addEventListener("htmx:configRequest", (event) => { // the token changes after a sign-in in another tab
     const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
     if (!token || event.detail.verb === "get") return;
     event.detail.headers["X-CSRFToken"] = token;

@@ -77,7 +77,7 @@
       return td;
     }
 
-    /** Whether what stands in the editor could be kept; a fault is told beside it otherwise. */
+    /** Store the editor's text and return its cell; on an error show it and return null. */
     function keep() {
       const { td, input } = editor, fault = hooks.fault(td, input.value);
       if (!fault) {
@@ -86,14 +86,14 @@
         hooks.write([[td, text]]);
         return td;
       }
-      let told = td.querySelector(".error");
-      if (!told) {
-        told = document.createElement("span");
-        told.className = "error";
-        told.id = "cell-error";
-        td.append(told);
+      let message = td.querySelector(".error");
+      if (!message) {
+        message = document.createElement("span");
+        message.className = "error";
+        message.id = "cell-error";
+        td.append(message);
       }
-      told.textContent = fault;
+      message.textContent = fault;
       input.setAttribute("aria-invalid", "true");
       input.setAttribute("aria-describedby", "cell-error");
       hooks.say(fault);
@@ -163,12 +163,12 @@
       if (editor || document.activeElement !== active || !active) return;
       event.preventDefault();
       const text = event.clipboardData.getData("text/plain").replace(/\r\n?/g, "\n").replace(/\n$/, "");
-      const given = text.split("\n").map((line) => line.split("\t").map((each) => each.trim().replace(/^"(.*)"$/, "$1")));
-      const cells = block(), one = given.length === 1 && given[0].length === 1;
+      const pastedCells = text.split("\n").map((line) => line.split("\t").map((each) => each.trim().replace(/^"(.*)"$/, "$1")));
+      const cells = block(), one = pastedCells.length === 1 && pastedCells[0].length === 1;
       const [top, left] = place(cells[0][0]);
-      while (top + given.length > body.rows.length && await hooks.more());
-      const wanted = one ? cells.flat().map((td) => [td, given[0][0]])
-        : given.flatMap((line, down) => line.map((typed, right) => [cellAt(top + down, left + right), typed]));
+      while (top + pastedCells.length > body.rows.length && await hooks.more());
+      const wanted = one ? cells.flat().map((td) => [td, pastedCells[0][0]])
+        : pastedCells.flatMap((line, down) => line.map((typed, right) => [cellAt(top + down, left + right), typed]));
       hooks.pasted(wanted.filter(([, typed]) => typed !== ""));
     }
 

@@ -11,7 +11,7 @@
   const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later");
   const download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
-  let pod = "", next = 0, complete = false, held = "", kept = 0, turn = 0, socket = null, retry = 1000;
+  let pod = "", next = 0, complete = false, held = "", length = 0, turn = 0, socket = null, retry = 1000;
 
   const plain = (text) => text.replace(SEQUENCES, "").replace(/\r+\n/g, "\n").replace(CONTROL, "\ufffd");
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
@@ -30,9 +30,9 @@
     if (!body.firstElementChild) body.textContent = "";
     const span = piece(complete ? whole : whole.slice(0, whole.length - cut.length), begin);
     body.append(span);
-    kept += span.textContent.length;
-    while (kept > MOST && body.childElementCount > 1) { // a page is no archive
-      kept -= body.firstElementChild.textContent.length;
+    length += span.textContent.length;
+    while (length > MOST && body.childElementCount > 1) { // a page is no archive
+      length -= body.firstElementChild.textContent.length;
       body.firstElementChild.remove();
     }
   }
@@ -93,7 +93,7 @@
     const file = new URL(download.href);
     file.searchParams.set("pod", pod);
     download.href = file;
-    complete = false; held = ""; kept = 0; retry = 1000;
+    complete = false; held = ""; length = 0; retry = 1000;
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
@@ -118,7 +118,7 @@
     hangUp();
     if (got.begin >= end) return earlier.remove();
     body.prepend(piece(got.text, got.begin));
-    kept += got.text.length;
+    length += got.text.length;
     settle();
     box.scrollTop += box.scrollHeight - height;
   });

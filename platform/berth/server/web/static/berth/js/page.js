@@ -69,14 +69,14 @@
     }
   });
 
-  // What was chosen for a common step stays chosen when the list is fetched anew.
+  // Selected workloads stay selected when the list is fetched again.
   let picked = new Set();
   function pick() {
     const boxes = [...document.querySelectorAll("input[name=w][form=bulk]")];
     const count = boxes.filter((box) => box.checked).length;
-    const said = document.querySelector("[data-picked]"), all = document.querySelector("[data-pick-all]");
+    const counter = document.querySelector("[data-picked]"), all = document.querySelector("[data-pick-all]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
-    if (said) said.textContent = count ? `${count} selected` : "None selected";
+    if (counter) counter.textContent = count ? `${count} selected` : "None selected";
     if (all) { all.checked = count > 0 && count === boxes.length; all.indeterminate = count > 0 && count < boxes.length; }
     picked = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   }

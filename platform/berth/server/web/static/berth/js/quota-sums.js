@@ -1,23 +1,23 @@
-// Of the grid of quotas: what departments and pools are promised in all, as it is stored and as a draft changes it.
+// Sums of the quota grid: quotas of a department's projects and of a pool's departments, with the draft applied.
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
 
-  /** `sheet` is the page's own: its draft, and how cells are found in the table of the moment. */
+  /** The argument is the page's sheet: its draft and the lookup of cells in the current table. */
   window.berthQuotaSums = ({ draft, rowOf, columnOf, textOf, storedAt, table, columns }) => {
-    /** What the draft makes of one value of a quota; a new one has what it does not set, too. */
-    function changeOf(place, told, column) {
-      const typed = [...told.cells.values()], entry = told.cells.get(column.field);
+    /** Return [before, after] of one value that the draft changes, or null. A new quota has defaults. */
+    function changeOf(place, edited, column) {
+      const typed = [...edited.cells.values()], entry = edited.cells.get(column.field);
       if (typed.some((each) => each.typed === NONE)) return [storedAt(place, column.field) ?? entry?.seen ?? NONE, NONE];
       if (entry) return [entry.seen, entry.typed];
       return typed.some((each) => each.seen === NONE) ? [NONE, column.default] : null;
     }
 
-    /** What is given in all: as it is stored, and as the draft changes it where `counts` says so. */
+    /** Return the sum of quotas: the stored one with the draft's changes where `counts` is true. */
     function promised(base, open, column, counts) {
       let finite = base, without = open;
-      for (const [place, told] of draft) {
-        const change = place.endsWith(`/${column.pool}`) && counts(place, told) && changeOf(place, told, column);
+      for (const [place, edited] of draft) {
+        const change = place.endsWith(`/${column.pool}`) && counts(place, edited) && changeOf(place, edited, column);
         if (!change) continue;
         for (const [text, sign] of [[change[0], -1], [change[1], 1]]) {
           const amount = amountOf(text, column);
@@ -30,7 +30,7 @@
 
     function sumOf(td) {
       const column = columnOf(td), top = rowOf(td).dataset.owner, text = textOf(td);
-      const inner = promised(Number(td.dataset.sum), Number(td.dataset.open), column, (place, told) => told.top === top && !place.startsWith(`${top}/`));
+      const inner = promised(Number(td.dataset.sum), Number(td.dataset.open), column, (place, edited) => edited.top === top && !place.startsWith(`${top}/`));
       const own = amountOf(text === NONE ? column.default : text, column);
       const oversold = own !== null && (inner.without > 0 || inner.finite > own);
       return make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub");
@@ -39,15 +39,15 @@
     const headOf = (pool) => table().querySelector(`th[data-pool-head="${pool}"] [data-has]`);
 
     function paintHead(pool) {
-      const told = headOf(pool), column = columns().find((each) => each.pool === pool && each.field === "gpu");
-      if (!told || !column) return;
-      const given = promised(Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
-      const has = Number(told.dataset.has);
-      told.textContent = `departments: ${given.text} of ${has / 1000} GPUs`;
-      told.classList.toggle("warn", given.without > 0 || given.finite > has);
+      const head = headOf(pool), column = columns().find((each) => each.pool === pool && each.field === "gpu");
+      if (!head || !column) return;
+      const sum = promised(Number(head.dataset.promised), Number(head.dataset.open), column, (place) => place.startsWith("department-"));
+      const has = Number(head.dataset.has);
+      head.textContent = `departments: ${sum.text} of ${has / 1000} GPUs`;
+      head.classList.toggle("warn", sum.without > 0 || sum.finite > has);
     }
 
-    /** Of what keeps a sum: one of its parts was `before` and is `after`. */
+    /** Update the stored sum of an element: one of its parts changed from `before` to `after`. */
     function shift(keeper, sum, column, before, after) {
       for (const [text, sign] of [[before, -1], [after, 1]]) {
         const amount = amountOf(text, column), which = amount === null ? "open" : sum;

@@ -1,4 +1,4 @@
-// What is told of a draft of quotas: what a cell may hold, what is to be decided, what is at fault.
+// Values of quota cells, and the boxes for conflicts and errors of a draft.
 (() => {
   "use strict";
   const OPEN = ["", "∞", "unlimited", "none", "null"], MOST = { amount: 1e9, whole: 1e12, weight: 1e6, rank: 1000 };
@@ -8,7 +8,7 @@
 
   const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-  /** As it is written when it is kept, or {fault}. */
+  /** Return the text as it is stored, or {fault}. */
   function read(column, raw) {
     const word = raw.trim().toLowerCase(), { kind } = column;
     if (NO_QUOTA.includes(word)) return NONE;
@@ -27,10 +27,10 @@
     return String(number);
   }
 
-  /** In thousandths or whole units; null: without bound. Where there is no quota nothing is promised. */
+  /** In thousandths or whole units; null: unlimited; 0 without a quota. */
   const amountOf = (text, column) => (text === "∞" ? null : text === NONE ? 0 : Math.round(Number(text) * column.scale));
 
-  /** Who signed in elsewhere meanwhile has another one than the page was drawn with. */
+  /** The current token; it changes when the user signs in again in another tab. */
   const token = () => document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] ?? JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
 
   function button(text, label, press) {
@@ -54,7 +54,7 @@
     return `${by} ${seen === NONE ? "deleted the quota" : `set ${seen}`}, yours is ${typed}`;
   }
 
-  /** Each with its title; `decide(cells, mine)` is called with those that are decided. */
+  /** A box of conflicts with their titles; `decide(cells, mine)` is called for resolved ones. */
   function conflictBox(open, decide) {
     const list = make("ul", "", "problems");
     for (const each of open) {
@@ -71,9 +71,9 @@
     );
   }
 
-  function faultBox(found, cellOf, go) {
+  function faultBox(faults, cellOf, go) {
     const list = make("ul", "", "problems");
-    for (const fault of found) {
+    for (const fault of faults) {
       const line = make("li", fault.until ? `Expires: ${fault.until}` : fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
       const td = fault.cell ? cellOf(fault) : null;
       if (td) {

@@ -1,18 +1,18 @@
-// The draft of the grid of quotas: what was typed, beside what is stored and what others store meanwhile.
+// The draft of the quota grid: edits beside the stored values and concurrent changes of other users.
 (() => {
   "use strict";
   const form = document.getElementById("quota-changes-form");
   const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
   const NO_QUOTA = "No quota";
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
-  // A quota that is to be removed has one cell in it, NONE; its other cells follow from that.
-  const versions = new Map(), rows = new Map(); // what was learnt since the rows were drawn; rows by owner
+  // A quota to be deleted has a single cell, NONE; its other cells follow from that.
+  const versions = new Map(), rows = new Map(); // versions received since the rows were drawn; rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
   const part = (name) => form.querySelector(`[data-${name}]`);
   const say = (text) => { document.getElementById("grid-said").textContent = text; };
 
-  // -- what cells hold
+  // -- cells
 
   const columnOf = (td) => columns[td.cellIndex - 1];
   const rowOf = (td) => td.parentElement;
@@ -31,7 +31,7 @@
   const cellsOf = (place) => columns.filter((each) => each.pool === place.split("/")[1]).map((each) => cellNamed(place, each.field)).filter(Boolean);
   const removed = (place) => [...draft.get(place)?.cells ?? []].find(([, entry]) => entry.typed === NONE)?.[0];
 
-  /** As it would be: of a quota that is removed nothing, of a new one what it does not set, too. */
+  /** The cell's text with the draft applied. */
   function textOf(td) {
     const place = placeOf(td), now = stored(td);
     if (!draft.has(place)) return now;
@@ -52,13 +52,13 @@
     return rowNamed(owner)?.dataset.v.split(" ")[pools.indexOf(pool)] ?? draft.get(place)?.version ?? "";
   }
 
-  // -- changes, and taking them back
+  // -- changes, undo and redo
 
   function set(place, field, typed, about) {
-    const told = draft.get(place) ?? { ...about, cells: new Map() };
-    if (typed === null) told.cells.delete(field);
-    else told.cells.set(field, { typed, seen: told.cells.get(field)?.seen ?? about.seen, theirs: null });
-    if (told.cells.size) draft.set(place, told);
+    const edited = draft.get(place) ?? { ...about, cells: new Map() };
+    if (typed === null) edited.cells.delete(field);
+    else edited.cells.set(field, { typed, seen: edited.cells.get(field)?.seen ?? about.seen, theirs: null });
+    if (edited.cells.size) draft.set(place, edited);
     else draft.delete(place);
     for (const td of cellsOf(place)) paint(td);
   }
@@ -75,9 +75,9 @@
     settle(step.map(({ place, field, about }) => [about.top, place, field]));
   }
 
-  function back(from, to, side, said) {
+  function back(from, to, side, verb) {
     const step = from.pop();
-    if (!step) return say(`Nothing to ${said}.`);
+    if (!step) return say(`Nothing to ${verb}.`);
     to.push(step);
     take(step, side);
     const td = cellNamed(step[0].place, step[0].field);
@@ -85,9 +85,9 @@
   }
 
   const undo = () => back(past, future, "before", "undo");
-  const redo = () => back(future, past, "after", "do again");
+  const redo = () => back(future, past, "after", "redo");
 
-  // -- what follows from a change
+  // -- effects of a change
 
   function settle(touched) {
     const inner = touched.filter(([top, place]) => !place.startsWith(`${top}/`));
@@ -106,13 +106,13 @@
     summary();
   }
 
-  // -- what one sees
+  // -- drawing
 
   function paint(td) {
     const was = stored(td), entry = entryOf(td), now = textOf(td), gone = removed(placeOf(td)) !== undefined;
     td.classList.toggle("changed", Boolean(entry) || gone);
     td.classList.toggle("conflict", Boolean(entry?.theirs));
-    td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // of a new quota: what it does not set
+    td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // defaults of a new quota
     if (now === NONE) td.title = NO_QUOTA;
     else if (td.title === NO_QUOTA) td.removeAttribute("title");
     if (entry || gone) {
@@ -123,12 +123,12 @@
     if (td.dataset.sum !== undefined) td.append(sums.sumOf(td));
   }
 
-  const undecided = () => [...draft].flatMap(([place, told]) => [...told.cells].filter(([, entry]) => entry.theirs).map(([field, entry]) => ({ place, field, entry, told })));
+  const undecided = () => [...draft].flatMap(([place, edited]) => [...edited.cells].filter(([, entry]) => entry.theirs).map(([field, entry]) => ({ place, field, entry, edited })));
 
   function summary() {
-    const gone = [...draft.keys()].filter(removed).length, kept = draft.size - gone, open = undecided();
-    const cells = [...draft.values()].reduce((sum, told) => sum + told.cells.size, 0);
-    const counts = [kept ? `${many(cells - gone, "cell")} of ${many(kept, "quota")} changed` : "", gone ? `${many(gone, "quota")} deleted` : ""];
+    const deleted = [...draft.keys()].filter(removed).length, changed = draft.size - deleted, open = undecided();
+    const cells = [...draft.values()].reduce((sum, edited) => sum + edited.cells.size, 0);
+    const counts = [changed ? `${many(cells - deleted, "cell")} of ${many(changed, "quota")} changed` : "", deleted ? `${many(deleted, "quota")} deleted` : ""];
     form.hidden = !cells && !past.length && !future.length;
     part("summary").textContent = [...(cells ? counts : ["0 cells of 0 quotas changed"]), open.length ? `${many(open.length, "conflict")}` : ""].filter(Boolean).join(", ");
     for (const [name, off] of [["undo", !past.length], ["redo", !future.length], ["discard", !cells], ["preview", !cells || open.length], ["apply", !cells || open.length]]) {
@@ -141,25 +141,25 @@
   function conflicts(open) {
     const titled = open.map((each) => {
       const pool = each.place.split("/")[1], column = columns.find((one) => one.field === each.field);
-      return { ...each, title: `${column?.head ?? each.field} of ${each.told.name} on ${pool}` };
+      return { ...each, title: `${column?.head ?? each.field} of ${each.edited.name} on ${pool}` };
     });
     part("conflicts").replaceChildren(...(open.length ? [conflictBox(titled, decide)] : []));
   }
 
   function decide(cells, mine) {
-    for (const { place, field, entry, told } of cells) {
+    for (const { place, field, entry, edited } of cells) {
       entry.theirs = null;
-      set(place, field, mine ? entry.typed : null, { ...told, seen: entry.seen });
+      set(place, field, mine ? entry.typed : null, { ...edited, seen: entry.seen });
     }
-    settle(cells.map(({ place, field, told }) => [told.top, place, field]));
+    settle(cells.map(({ place, field, edited }) => [edited.top, place, field]));
     (part("conflicts").querySelector("button") ?? form.querySelector("[data-do=preview]")).focus();
   }
 
-  // -- what others store
+  // -- changes by other users
 
-  function learn(told) {
+  function learn(updates) {
     const touched = [];
-    for (const { owner, pool, version, values, by } of told) {
+    for (const { owner, pool, version, values, by } of updates) {
       const place = `${owner}/${pool}`;
       if (version === versionOf(place)) continue;
       versions.set(place, version);
@@ -183,7 +183,7 @@
       for (const td of cellsOf(place)) paint(td);
     }
     if (touched.length) {
-      past = []; future = []; // steps were made upon values that are no more
+      past = []; future = []; // steps refer to values that have changed
       settle(touched);
     }
   }
@@ -193,24 +193,24 @@
     const answer = await fetch(`${form.dataset.updates}?after=${latest}`, { headers: { "HX-Request": "true" } });
     if (answer.status === 401) document.dispatchEvent(new CustomEvent("berth:ended"));
     if (!answer.ok) return;
-    const told = await answer.json();
-    latest = told.latest;
-    learn(told.theirs);
-    if (!grid.isEditing() && (told.reload || String(told.tenants) !== table.dataset.tenants)) {
+    const result = await answer.json();
+    latest = result.latest;
+    learn(result.theirs);
+    if (!grid.isEditing() && (result.reload || String(result.tenants) !== table.dataset.tenants)) {
       htmx.ajax("GET", location.pathname + location.search, "#rows");
     }
   }
 
-  // -- the server's answers
+  // -- requests
 
   function payload() {
-    const cells = [], told = {};
+    const cells = [], sentVersions = {};
     for (const [place, { cells: typed }] of draft) {
       const [owner, pool] = place.split("/");
-      told[place] = versionOf(place);
+      sentVersions[place] = versionOf(place);
       for (const [field, entry] of typed) cells.push([owner, pool, field, entry.typed]);
     }
-    return JSON.stringify({ cells, versions: told });
+    return JSON.stringify({ cells, versions: sentVersions });
   }
 
   async function send(what) {
@@ -219,44 +219,44 @@
     body.set("draft", payload());
     applying = true;
     summary();
-    let answer, told;
+    let answer, result;
     try {
       answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true", "X-CSRFToken": token() } });
-      told = answer.headers.get("Content-Type").startsWith("application/json") ? await answer.json() : await answer.text();
+      result = answer.headers.get("Content-Type").startsWith("application/json") ? await answer.json() : await answer.text();
     } catch {
-      told = "The server cannot be reached. Your edits are kept. Try again in a moment.";
+      result = "The server cannot be reached. Your edits are kept. Try again in a moment.";
     }
     applying = false;
     if (answer?.status === 401) document.dispatchEvent(new CustomEvent("berth:ended", { detail: { leave: true } }));
-    if (told.applied) applied(told);
-    else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Someone else changed these quotas. Resolve the conflicts."); }
-    else if (told.faults) faults(told.faults);
-    else if (answer?.ok) { place.innerHTML = told; htmx.trigger(place, "htmx:load"); place.querySelector("#impact-title").focus(); }
-    else { place.replaceChildren(make("p", told, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
+    if (result.applied) applied(result);
+    else if (result.theirs) { latest = result.latest; learn(result.theirs); say("Someone else changed these quotas. Resolve the conflicts."); }
+    else if (result.faults) faults(result.faults);
+    else if (answer?.ok) { place.innerHTML = result; htmx.trigger(place, "htmx:load"); place.querySelector("#impact-title").focus(); }
+    else { place.replaceChildren(make("p", result, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
     summary();
   }
 
-  function applied(told) {
+  function applied(result) {
     past = []; future = [];
-    latest = told.latest;
-    for (const { owner, pool, values } of told.theirs) {
+    latest = result.latest;
+    for (const { owner, pool, values } of result.theirs) {
       for (const entry of draft.get(`${owner}/${pool}`)?.cells ?? []) entry[1].typed = values[entry[0]];
     }
-    learn(told.theirs);
+    learn(result.theirs);
     draft.clear();
     past = []; future = [];
     form.elements.comment.value = form.elements.until.value = "";
     document.getElementById("grid-answer").replaceChildren();
     for (const td of table.querySelectorAll("td.changed")) paint(td);
-    document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: told.applied } }));
+    document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: result.applied } }));
     table.querySelector("td[tabindex='0']")?.focus();
   }
 
-  function faults(found) {
-    part("faults").replaceChildren(faultBox(found, (fault) => cellNamed(`${fault.owner}/${fault.pool}`, fault.field), (td) => grid.go(td)));
+  function faults(list) {
+    part("faults").replaceChildren(faultBox(list, (fault) => cellNamed(`${fault.owner}/${fault.pool}`, fault.field), (td) => grid.go(td)));
   }
 
-  // -- rows that come
+  // -- rows loaded later
 
   async function more() {
     const from = table.dataset.next;
@@ -289,9 +289,9 @@
   }
 
   function begin() {
-    const found = document.getElementById("quota-grid");
-    if (!found || found === table) return;
-    table = found;
+    const current = document.getElementById("quota-grid");
+    if (!current || current === table) return;
+    table = current;
     latest = Math.max(latest, Number(table.dataset.latest));
     versions.clear();
     rows.clear();
@@ -312,32 +312,32 @@
     wrap.addEventListener("scroll", () => { if (wrap.scrollTop + wrap.clientHeight > wrap.scrollHeight - 600) more(); }, { passive: true });
   }
 
-  /** Rows were drawn anew under a draft: what is stored now may be others' news. */
+  /** Mark conflicts after rows were drawn again under a draft. */
   function stale() {
-    for (const [place, told] of draft) {
+    for (const [place, edited] of draft) {
       const version = versionOf(place);
-      for (const [field, entry] of told.cells) {
+      for (const [field, entry] of edited.cells) {
         const td = cellNamed(place, field);
         if (!td) continue;
-        if (stored(td) === entry.typed) set(place, field, null, told);
-        else if (stored(td) !== entry.seen || (entry.typed === NONE && version !== told.version)) Object.assign(entry, { seen: stored(td), theirs: { by: "Someone else" } });
+        if (stored(td) === entry.typed) set(place, field, null, edited);
+        else if (stored(td) !== entry.seen || (entry.typed === NONE && version !== edited.version)) Object.assign(entry, { seen: stored(td), theirs: { by: "Someone else" } });
       }
-      told.version = version;
+      edited.version = version;
     }
   }
 
-  /** What was kept over a sign-in is typed once more; rows come until all of it is there. */
+  /** Enter a draft saved over a sign-in again; load rows until all of it is applied. */
   async function restore() {
-    let kept;
-    try { kept = JSON.parse(form.elements.draft.value || "null"); } catch { return; }
-    let left = draft.size ? [] : kept?.cells ?? [];
+    let saved;
+    try { saved = JSON.parse(form.elements.draft.value || "null"); } catch { return; }
+    let left = draft.size ? [] : saved?.cells ?? [];
     while (left.length) {
       const there = left.filter(([owner]) => rowNamed(owner));
       left = left.filter(([owner]) => !rowNamed(owner));
       write(there.map(([owner, pool, field, typed]) => [cellNamed(`${owner}/${pool}`, field), typed]).filter(([td]) => td && rowOf(td).dataset.edit !== undefined));
-      for (const [place, told] of draft) {
-        if (kept.versions[place] === versionOf(place)) continue;
-        for (const entry of told.cells.values()) entry.theirs ??= { by: "Someone else" };
+      for (const [place, edited] of draft) {
+        if (saved.versions[place] === versionOf(place)) continue;
+        for (const entry of edited.cells.values()) entry.theirs ??= { by: "Someone else" };
       }
       if (!left.length || !table.dataset.next) break;
       await more();
@@ -366,7 +366,7 @@
     else if (what === "redo") redo();
     else if (what === "apply") send("apply");
     else if (what === "discard") {
-      const all = [...draft].flatMap(([place, told]) => [...told.cells].map(([field, entry]) => dropped(place, field, entry)));
+      const all = [...draft].flatMap(([place, edited]) => [...edited.cells].map(([field, entry]) => dropped(place, field, entry)));
       past.push(all);
       take(all, "after");
       say("All edits discarded. Undo restores them.");

@@ -74,10 +74,10 @@
     event.detail.xhr.edits = edits;
     if (event.detail.elt === form) sending = true;
   });
-  document.addEventListener("htmx:beforeSwap", (event) => { // what was typed meanwhile is asked for anew
-    const asked = event.detail.requestConfig.elt;
-    if (asked !== look && asked.id !== "foreseen") return;
-    if (!asked.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
+  document.addEventListener("htmx:beforeSwap", (event) => { // drop answers that are older than the input
+    const source = event.detail.requestConfig.elt;
+    if (source !== look && source.id !== "foreseen") return;
+    if (!source.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;

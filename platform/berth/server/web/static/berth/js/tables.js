@@ -3,9 +3,9 @@
 (() => {
   "use strict";
   const MANY = 10, FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/, NUMBER = /^[-–]?[\d,]*\.?\d+/;
-  const kept = new Map(); // by caption: how it was sorted and searched before it was fetched anew
+  const states = new Map(); // by caption: how it was sorted and searched before it was fetched anew
 
-  const said = (element) => {
+  const textOf = (element) => {
     const clone = element.cloneNode(true);
     for (const gone of clone.querySelectorAll("button:not(.sorter), form, .arrow, a.button")) gone.remove();
     for (const time of clone.querySelectorAll("time[datetime]")) time.textContent = time.dateTime;
@@ -16,25 +16,25 @@
 
   /** Rows that belong together: one with a cell for every head, and those below it that have not. */
   function groups(table, columns) {
-    const found = [];
+    const groupList = [];
     for (const row of table.tBodies[0].rows) {
-      if (row.cells.length === columns || !found.length) found.push([row]);
-      else found.at(-1).push(row);
+      if (row.cells.length === columns || !groupList.length) groupList.push([row]);
+      else groupList.at(-1).push(row);
     }
-    return found;
+    return groupList;
   }
 
   function weight(row, column) {
     const cell = row.cells[column], time = cell?.querySelector("time[datetime]");
     if (time) return [1, Date.parse(time.dateTime)];
-    const text = said(cell ?? row), number = NUMBER.exec(text);
+    const text = textOf(cell ?? row), number = NUMBER.exec(text);
     if (text === "" || text === "–") return [0, 0];
     if (text.startsWith("∞")) return [1, Infinity];
     return number ? [1, Number(number[0].replaceAll(",", "").replace("–", "-"))] : [2, text.toLowerCase()];
   }
 
   function arrange(table, heads) {
-    const state = kept.get(nameOf(table)) ?? {}, body = table.tBodies[0];
+    const state = states.get(nameOf(table)) ?? {}, body = table.tBodies[0];
     const rows = groups(table, heads.length);
     if (state.column !== undefined) {
       const sorted = rows.map((group) => [weight(group[0], state.column), group]);
@@ -43,7 +43,7 @@
     }
     const words = (state.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     for (const group of rows) {
-      const text = group.map(said).join(" ").toLowerCase(), out = !words.every((word) => text.includes(word));
+      const text = group.map(textOf).join(" ").toLowerCase(), out = !words.every((word) => text.includes(word));
       for (const row of group) row.hidden = out;
     }
     heads.forEach((head, column) => {
@@ -59,7 +59,7 @@
 
   function download(table) {
     const rows = [...table.tHead.rows, ...[...table.tBodies].flatMap((body) => [...body.rows])].filter((row) => !row.hidden);
-    const text = rows.map((row) => [...row.cells].map((cell) => quoted(said(cell))).join(",")).join("\r\n");
+    const text = rows.map((row) => [...row.cells].map((cell) => quoted(textOf(cell))).join(",")).join("\r\n");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv;charset=utf-8" }));
     link.download = `${nameOf(table).toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`;
@@ -80,9 +80,9 @@
       search.type = "search";
       search.placeholder = "Search";
       search.setAttribute("aria-label", `Search ${nameOf(table)}`);
-      search.value = kept.get(nameOf(table))?.search ?? "";
+      search.value = states.get(nameOf(table))?.search ?? "";
       search.addEventListener("input", () => {
-        kept.set(nameOf(table), { ...kept.get(nameOf(table)), search: search.value });
+        states.set(nameOf(table), { ...states.get(nameOf(table)), search: search.value });
         arrange(table, heads);
       });
       const folded = table.closest("details"); // such as a chart's numbers: searched where they are seen
@@ -103,19 +103,19 @@
     tools(table, [...heads], plain);
     if (!plain) return;
     [...heads].forEach((head, column) => {
-      if (!said(head) || head.querySelector(".visually-hidden")) return;
+      if (!textOf(head) || head.querySelector(".visually-hidden")) return;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sorter";
       button.append(...head.childNodes);
       button.addEventListener("click", () => {
-        const state = kept.get(nameOf(table)) ?? {};
-        kept.set(nameOf(table), { ...state, column, down: state.column === column && !state.down });
+        const state = states.get(nameOf(table)) ?? {};
+        states.set(nameOf(table), { ...state, column, down: state.column === column && !state.down });
         arrange(table, [...heads]);
       });
       head.append(button);
     });
-    if (kept.has(nameOf(table))) arrange(table, [...heads]);
+    if (states.has(nameOf(table))) arrange(table, [...heads]);
   }
 
   /** What scrolls sideways can be scrolled by keyboard, too. */
