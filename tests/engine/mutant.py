@@ -19,7 +19,7 @@ from tests.engine.reference.laws import broken_laws
 from tests.engine.stories import hold_to
 from tests.engine.test_laws import test_shares_equal_the_reference_calculation as agree
 
-SHARES = "the shares of the plain calculation"
+SHARES = "fair shares of the reference calculation"
 FALLS_OVER = "it falls over"
 
 
