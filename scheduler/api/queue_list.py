@@ -17,7 +17,7 @@ from berth.server.api.responses import Answer, from_milli
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
 from projects.models import Workload
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
+from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
 
 BY_POSITION = Order("queue", ("queue_position", "id"), annotated={"queue_position": IntegerField()})
 
@@ -54,7 +54,7 @@ class PoolQueue(PoolView):
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)
         length = length_of(pool)
-        rows = page(line_of(self.acting, pool), query, BY_POSITION, presented)
+        rows = page(queued_workloads(self.acting, pool), query, BY_POSITION, presented)
         return Response(
             QueueAnswer(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
         )

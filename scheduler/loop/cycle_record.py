@@ -107,7 +107,7 @@ def _record(
     with fenced(context.held):
         explained, written = 0, False
         if newest:
-            refusals = with_pool_readiness(plan.refusals, view.opening)
+            refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained = memory.explanations.write(view, refusals, record.pk, predicted)
             store_standings(view, plan.queues)
             settle_usage(view.at)

@@ -12,7 +12,7 @@ from berth.core.amounts import MILLI
 from berth.server.web.lists.tables import Column, exported, list_query, table_state
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
+from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
 
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
 COLUMNS: tuple[Column[Waits], ...] = (
@@ -43,7 +43,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     listing = None
     if pool is not None:
-        rows = line_of(request.acting, pool)
+        rows = queued_workloads(request.acting, pool)
         for word in table_state(request.GET, "")["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.server.backup import archive, put_back
+from berth.server.backup import archive, restore
 from berth.server.backup.manifest import Manifest
 from berth.server.backup.trouble import BackupTrouble
 from tests.backup.conftest import Berth, contents
@@ -30,7 +30,7 @@ def write_backup(place: Path, content: bytes, **changes: object) -> Path:
 
 
 def current_migrations() -> tuple[tuple[str, str], ...]:
-    return put_back._migrations_here()
+    return restore._migrations_here()
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def berth_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def restore_error(file: Path, **options: bool) -> str:
     with pytest.raises(BackupTrouble) as raised:
-        put_back.put_back(file, **options)
+        restore.restore_backup(file, **options)
     return str(raised.value)
 
 
@@ -98,7 +98,7 @@ def test_backup_of_another_version_is_refused_with_both_versions(tmp_path: Path)
 def test_database_in_use_is_not_restored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database_url: str
 ) -> None:
-    monkeypatch.setattr(put_back, "GOING", 0.0)
+    monkeypatch.setattr(restore, "GOING", 0.0)
     before = contents(database_url)
     with psycopg.connect(database_url, application_name="somebody") as other:
         other.execute("SELECT 1")

@@ -12,9 +12,9 @@ import pytest
 
 from berth.client import CallInterrupted, NotPicklable, RemoteError, SessionEnded, SessionError
 from berth.client.sessions.calls import PendingCalls
-from berth.client.sessions.offender import offender
 from berth.client.sessions.payload import outcome_of, pickle_call
 from berth.client.sessions.protocol import SessionState, StartProgress
+from berth.client.sessions.unpicklable import unpicklable_part
 from pools.plugins import Plugin
 from tests.client.stub_server import StubServer
 
@@ -48,12 +48,12 @@ def with_a_default(file: Any = io.TextIOWrapper(io.BytesIO())) -> Any:  # noqa: 
         (threading.Lock(), "f"),
     ],
 )
-def test_offender_names_the_part_that_cannot_be_pickled(value: object, path: str) -> None:
+def test_unpicklable_part_is_named(value: object, path: str) -> None:
     import sys
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
-        assert offender(value, "f")[0] == path
+        assert unpicklable_part(value, "f")[0] == path
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 

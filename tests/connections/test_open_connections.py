@@ -35,7 +35,7 @@ from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.fakes.runtime import FakeRuntime
-from tests.sessions_of_people import cookie_of
+from tests.session_cookies import cookie_of
 from tests.visits.pod import served
 
 SOON = 25.0  # seconds; 2 on an idle machine

@@ -144,16 +144,15 @@ def test_edit_is_exact_or_refused(
 def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: object) -> None:
     with contextlib.suppress(CannotEdit):
         edited(text, at, value)
-    Places.of(text).line_of("roles[0].gpu")
+    Places.of(text).line_number("roles[0].gpu")
 
 
 def test_error_has_the_line_of_its_part_or_parent() -> None:
     places = Places.of(TEXT)
-    assert [places.line_of(path) for path in ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")] == [
-        2, 8, 10, 10,
-    ]  # fmt: skip
-    assert (places.line_of("image"), places.line_of("env.EPOCHS")) == (None, 16)
-    assert Places.of("name: [").line_of("name") is None
+    paths = ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")
+    assert [places.line_number(path) for path in paths] == [2, 8, 10, 10]
+    assert (places.line_number("image"), places.line_number("env.EPOCHS")) == (None, 16)
+    assert Places.of("name: [").line_number("name") is None
     assert places.scalars[("env", "EPOCHS")] == "3"
 
 

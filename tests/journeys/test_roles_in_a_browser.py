@@ -27,7 +27,7 @@ def browser() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def at_the_desk(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
+def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
     """Sign a user in with their password. Requests and scripts of the page must not fail."""
     passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
     passwords["admin"] = (berth.home / "admin-password").read_text().strip()
@@ -60,15 +60,15 @@ def runs(page: Page) -> None:
 def test_eviction_after_quota_change_is_explained_and_audited(
     berth: Installation, browser: Browser, tmp_path: Path
 ) -> None:
-    with at_the_desk(browser, berth, "dave") as dave, at_the_desk(browser, berth, "grace") as grace:
+    with signed_in(browser, berth, "dave") as dave, signed_in(browser, berth, "grace") as grace:
         borrow(dave)
         take_back(grace)
         find_out_why(dave)
-        with at_the_desk(browser, berth, "admin") as admin:
+        with signed_in(browser, berth, "admin") as admin:
             change_quotas(admin)
             expect(dave.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
             audit(admin, tmp_path)
-    with at_the_desk(browser, berth, "erin") as erin:
+    with signed_in(browser, berth, "erin") as erin:
         look_only(erin)
 
 

@@ -15,8 +15,8 @@ from projects.services import quotas, tenants, workloads
 from projects.services.people import members
 from projects.services.quotas import write
 from projects.services.workloads import submission
-from tests.aside import aside
 from tests.cast import Cast, make_cast, training
+from tests.second_connection import on_second_connection
 
 
 @pytest.fixture
@@ -52,7 +52,9 @@ def test_writes_to_a_concurrently_deleted_project_are_refused(
     cast: Cast, attempt: Callable[[Cast], object], permitted: None
 ) -> None:
     """The project is deleted after the writer's check and before its write, inside an outer transaction."""
-    aside(lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision")))
+    on_second_connection(
+        lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision"))
+    )
     assert not Project.objects.filter(name="vision").exists()
     with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
         attempt(cast)
@@ -61,14 +63,14 @@ def test_writes_to_a_concurrently_deleted_project_are_refused(
 
 
 def test_quota_in_a_concurrently_deleted_pool_is_refused(cast: Cast) -> None:
-    aside(lambda: NodePool.objects.all().delete())
+    on_second_connection(lambda: NodePool.objects.all().delete())
     with pytest.raises(NotFound, match="the pool local was deleted"):
         set_quota(cast)
 
 
 def test_project_in_a_concurrently_deleted_department_is_refused(cast: Cast) -> None:
     empty = Department.objects.create(name="empty")
-    aside(lambda: Department.objects.filter(name="empty").delete())
+    on_second_connection(lambda: Department.objects.filter(name="empty").delete())
     with pytest.raises((NotFound, Invalid)):
         tenants.create_project(acting=cast.alice, department=empty, name="late")
 

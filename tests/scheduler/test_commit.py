@@ -17,8 +17,8 @@ from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.models import Cycle, DeviceClaim
-from tests.aside import aside
 from tests.scheduler.stage import Stage
+from tests.second_connection import on_second_connection
 
 
 def looked(stage: Stage) -> tuple[ClusterView, Plan]:
@@ -224,8 +224,8 @@ def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
 
     with transaction.atomic():
         locked_rows.lock_rows(seen, plan.bundles)
-        blocked = aside(edited)
-        free = aside(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
+        blocked = on_second_connection(edited)
+        free = on_second_connection(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
     assert isinstance(blocked, OperationalError)
     assert free == 0
 

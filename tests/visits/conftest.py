@@ -22,7 +22,7 @@ from tests.visits.pod import Pod, served
 
 
 @dataclass
-class Desk:
+class VisitSetup:
     """A running interactive workload behind the port proxy. `port` leads to the proxy for any host name."""
 
     cast: Cast
@@ -63,7 +63,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(transactional_db: None) -> Iterator[Desk]:
+def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
     cast, server, passes = make_cast(), Pod(), Passes()
     workload, pod = running(cast)
     with served(server) as inner:
@@ -73,17 +73,17 @@ def desk(transactional_db: None) -> Iterator[Desk]:
         door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
         with served(door) as outer:
             door.origins = hosts = Origins("http", ".localhost", outer)
-            yield Desk(cast, workload, pod, server, hosts, outer, passes)
+            yield VisitSetup(cast, workload, pod, server, hosts, outer, passes)
 
 
 @pytest.fixture
-def quiet_desk(db: None) -> Desk:
-    """Return a desk with rows only: nothing listens."""
+def offline_setup(db: None) -> VisitSetup:
+    """Return a setup of database rows only; nothing listens."""
     cast = make_cast()
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
     pod.save()
-    return Desk(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, Passes())
+    return VisitSetup(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, Passes())
 
 
 def running(cast: Cast) -> tuple[Workload, PodRow]:

@@ -20,16 +20,19 @@ from projects.services.workloads.ports import PortAddress
 from projects.visits import proxy
 from projects.visits.passes import MAX_CONCURRENT
 from projects.visits.proxy import OPEN, is_allowed
-from tests.sessions_of_people import cookie_of
-from tests.visits.conftest import Desk
+from tests.session_cookies import cookie_of
+from tests.visits.conftest import VisitSetup
 from tests.visits.pod import Pod, served
 
 
-def socket_of(desk: Desk, path: str = "/socket", cookie: str = "", **options: Any) -> ClientConnection:
-    headers = {"Cookie": cookie or desk.visit()}
+def socket_of(
+    visit_setup: VisitSetup, path: str = "/socket", cookie: str = "", **options: Any
+) -> ClientConnection:
+    headers = {"Cookie": cookie or visit_setup.visit()}
     return connect(
-        f"ws://{desk.host}{path}", sock=socket.create_connection(("127.0.0.1", desk.port)), proxy=None,
-        additional_headers=headers, compression=None, open_timeout=20, **({"origin": desk.origin} | options),
+        f"ws://{visit_setup.host}{path}", sock=socket.create_connection(("127.0.0.1", visit_setup.port)),
+        proxy=None, additional_headers=headers, compression=None, open_timeout=20,
+        **({"origin": visit_setup.origin} | options),
     )  # fmt: skip
 
 
@@ -38,8 +41,8 @@ def fetched(site: str, mode: str, dest: str) -> dict[str, str]:
     return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
-def test_link_is_removed_from_the_address_and_sets_a_host_only_cookie(desk: Desk) -> None:
-    answer = desk.ask(OPEN + desk.link())
+def test_link_is_removed_from_the_address_and_sets_a_host_only_cookie(visit_setup: VisitSetup) -> None:
+    answer = visit_setup.ask(OPEN + visit_setup.link())
     assert answer.headers["location"] == "/"
     assert answer.headers["referrer-policy"] == "no-referrer"
     cookie = answer.headers["set-cookie"].lower()
@@ -48,39 +51,41 @@ def test_link_is_removed_from_the_address_and_sets_a_host_only_cookie(desk: Desk
     assert "domain" not in cookie
 
 
-def test_request_without_a_visit_does_not_reach_the_pod(desk: Desk) -> None:
+def test_request_without_a_visit_does_not_reach_the_pod(visit_setup: VisitSetup) -> None:
     for cookie in ("", "berth_port=guessed", "sessionid=whatever"):
-        assert desk.ask("/", cookie=cookie).status_code == 403
-    assert desk.server.heard == []
+        assert visit_setup.ask("/", cookie=cookie).status_code == 403
+    assert visit_setup.server.heard == []
 
 
-def test_cookies_of_berth_and_of_the_visit_never_reach_the_pod(desk: Desk) -> None:
-    cookie = f"sessionid=secret; {desk.visit()}; theirs=1; csrftoken=token; more=2"
-    heard = dict(desk.ask("/tell", cookie=cookie).json()["headers"])
+def test_cookies_of_berth_and_of_the_visit_never_reach_the_pod(visit_setup: VisitSetup) -> None:
+    cookie = f"sessionid=secret; {visit_setup.visit()}; theirs=1; csrftoken=token; more=2"
+    heard = dict(visit_setup.ask("/tell", cookie=cookie).json()["headers"])
     assert heard["cookie"] == "theirs=1; more=2"
 
 
 def test_pod_gets_the_host_name_and_its_own_request_secret(
-    desk: Desk,
+    visit_setup: VisitSetup,
 ) -> None:
     headers = {"X-Forwarded-For": "8.8.8.8", "X-Forwarded-Proto": "x", "Connection": "x-mine", "X-Mine": "1"}
-    heard = dict(desk.ask("/tell?a=%20b", cookie=desk.visit(), headers=headers).json()["headers"])
-    assert heard["host"] == desk.host
-    assert heard["authorization"] == f"Bearer {for_port(str(desk.pod.pk))}"
+    heard = dict(
+        visit_setup.ask("/tell?a=%20b", cookie=visit_setup.visit(), headers=headers).json()["headers"]
+    )
+    assert heard["host"] == visit_setup.host
+    assert heard["authorization"] == f"Bearer {for_port(str(visit_setup.pod.pk))}"
     assert heard["x-forwarded-proto"] == "http"
     assert "x-forwarded-for" not in heard
     assert "x-mine" not in heard
-    assert desk.server.heard[-1]["query"] == "a=%20b"
+    assert visit_setup.server.heard[-1]["query"] == "a=%20b"
 
 
-def test_authorization_header_of_the_page_is_forwarded(desk: Desk) -> None:
+def test_authorization_header_of_the_page_is_forwarded(visit_setup: VisitSetup) -> None:
     own = {"Authorization": "token of-the-page"}
-    heard = dict(desk.ask("/tell", cookie=desk.visit(), headers=own).json()["headers"])
+    heard = dict(visit_setup.ask("/tell", cookie=visit_setup.visit(), headers=own).json()["headers"])
     assert heard["authorization"] == "token of-the-page"
 
 
-def test_pod_cannot_set_or_clear_cookies_of_other_hosts(desk: Desk) -> None:
-    answer = desk.ask("/cookies", cookie=desk.visit())
+def test_pod_cannot_set_or_clear_cookies_of_other_hosts(visit_setup: VisitSetup) -> None:
+    answer = visit_setup.ask("/cookies", cookie=visit_setup.visit())
     assert answer.headers.get_list("set-cookie") == ["own=1; Path=/; HttpOnly"]
     for name in ("clear-site-data", "strict-transport-security", "x-inner"):
         assert name not in answer.headers
@@ -97,87 +102,91 @@ def test_pod_cannot_set_or_clear_cookies_of_other_hosts(desk: Desk) -> None:
     (fetched("same-origin", "cors", "empty"), "POST", 200),
 ])  # fmt: skip
 def test_cross_site_requests_are_refused(
-    desk: Desk, headers: dict[str, str], method: str, status: int
+    visit_setup: VisitSetup, headers: dict[str, str], method: str, status: int
 ) -> None:
-    assert desk.ask("/tell", method, cookie=desk.visit(), headers=headers).status_code == status
+    assert visit_setup.ask("/tell", method, cookie=visit_setup.visit(), headers=headers).status_code == status
 
 
-def test_same_origin_requests_are_allowed(desk: Desk) -> None:
-    answer = desk.ask("/tell", "PUT", cookie=desk.visit(), headers={"Origin": desk.origin}, content=b"x")
+def test_same_origin_requests_are_allowed(visit_setup: VisitSetup) -> None:
+    answer = visit_setup.ask(
+        "/tell", "PUT", cookie=visit_setup.visit(), headers={"Origin": visit_setup.origin}, content=b"x"
+    )
     assert answer.json()["method"] == "PUT"
 
 
-def test_statuses_and_redirects_are_returned_unchanged(desk: Desk) -> None:
-    cookie = desk.visit()
-    moved = desk.ask("/moved", cookie=cookie)
+def test_statuses_and_redirects_are_returned_unchanged(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    moved = visit_setup.ask("/moved", cookie=cookie)
     assert (moved.status_code, moved.headers["location"]) == (302, "/elsewhere?a=1")
-    assert desk.ask("/unchanged", cookie=cookie).status_code == 304
-    head = desk.ask("/page.js", "HEAD", cookie=cookie)
+    assert visit_setup.ask("/unchanged", cookie=cookie).status_code == 304
+    head = visit_setup.ask("/page.js", "HEAD", cookie=cookie)
     assert int(head.headers["content-length"]) > 0
     assert head.content == b""
 
 
-def test_long_body_is_streamed_with_or_without_a_length(desk: Desk) -> None:
-    cookie = desk.visit()
-    received = desk.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
+def test_long_body_is_streamed_with_or_without_a_length(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    received = visit_setup.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
     assert received["size"] == 5_000_000
     assert received["parts"] > 1
-    assert dict(desk.server.heard[-1]["headers"])["content-length"] == "5000000"
+    assert dict(visit_setup.server.heard[-1]["headers"])["content-length"] == "5000000"
 
     def parts() -> Iterator[bytes]:
         for _ in range(100):
             yield b"y" * 10_000
 
-    assert desk.ask("/take", "POST", cookie=cookie, content=parts()).json()["size"] == 1_000_000
-    assert dict(desk.server.heard[-1]["headers"])["transfer-encoding"] == "chunked"
+    assert visit_setup.ask("/take", "POST", cookie=cookie, content=parts()).json()["size"] == 1_000_000
+    assert dict(visit_setup.server.heard[-1]["headers"])["transfer-encoding"] == "chunked"
 
 
-def test_endless_response_is_streamed_until_the_visitor_disconnects(desk: Desk) -> None:
-    headers = {"Host": desk.host, "Cookie": desk.visit()}
-    with httpx.stream("GET", f"http://127.0.0.1:{desk.port}/endless", headers=headers, timeout=20) as answer:
+def test_endless_response_is_streamed_until_the_visitor_disconnects(visit_setup: VisitSetup) -> None:
+    headers = {"Host": visit_setup.host, "Cookie": visit_setup.visit()}
+    with httpx.stream(
+        "GET", f"http://127.0.0.1:{visit_setup.port}/endless", headers=headers, timeout=20
+    ) as answer:
         lines = answer.iter_lines()
         assert next(lines) == "data: tick"
-    assert desk.server.left.wait(20)
+    assert visit_setup.server.left.wait(20)
 
 
-def test_truncated_response_is_not_complete(desk: Desk) -> None:
+def test_truncated_response_is_not_complete(visit_setup: VisitSetup) -> None:
     with pytest.raises(httpx.TransportError):
-        desk.ask("/broken", cookie=desk.visit())
+        visit_setup.ask("/broken", cookie=visit_setup.visit())
 
 
-def test_page_explains_that_nothing_listens(desk: Desk) -> None:
-    cookie = desk.visit()
-    with served(desk.server) as free:
+def test_page_explains_that_nothing_listens(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    with served(visit_setup.server) as free:
         pass
-    desk.pod.ports = {"lab": {"address": "127.0.0.1", "port": free}}
-    desk.pod.save()
-    answer = desk.ask("/", cookie=cookie)
+    visit_setup.pod.ports = {"lab": {"address": "127.0.0.1", "port": free}}
+    visit_setup.pod.save()
+    answer = visit_setup.ask("/", cookie=cookie)
     assert answer.status_code == 502
     assert "The port is not responding" in answer.text
 
 
-def test_visit_that_ends_before_the_pod_answers_gets_a_page(desk: Desk) -> None:
-    cookie = desk.visit()
-    desk.passes.is_valid = AsyncMock(return_value=False)
-    answer = desk.ask("/slow", cookie=cookie)
+def test_visit_that_ends_before_the_pod_answers_gets_a_page(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    visit_setup.passes.is_valid = AsyncMock(return_value=False)
+    answer = visit_setup.ask("/slow", cookie=cookie)
     assert answer.status_code == 403
     assert "Open this port from Berth" in answer.text
 
 
 def test_page_explains_that_the_database_cannot_be_reached(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OperationalError("the connection is lost")
 
     monkeypatch.setattr("projects.visits.passes.redeem_link", fail)
-    answer = desk.ask(f"{OPEN}{desk.link()}")
+    answer = visit_setup.ask(f"{OPEN}{visit_setup.link()}")
     assert answer.status_code == 503
     assert "database cannot be reached" in answer.text
 
 
-def test_websockets_pass_messages_and_close_codes_both_ways(desk: Desk) -> None:
-    with socket_of(desk, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
+def test_websockets_pass_messages_and_close_codes_both_ways(visit_setup: VisitSetup) -> None:
+    with socket_of(visit_setup, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
         assert line.subprotocol == "b"
         line.send("hello")
         assert line.recv(20) == "you said hello"
@@ -188,85 +197,88 @@ def test_websockets_pass_messages_and_close_codes_both_ways(desk: Desk) -> None:
             line.recv(20)
     assert closed.value.rcvd is not None
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
-    heard = dict(desk.server.heard[-1]["headers"])
-    assert heard["host"] == desk.host
-    assert heard["origin"] == desk.origin
+    heard = dict(visit_setup.server.heard[-1]["headers"])
+    assert heard["host"] == visit_setup.host
+    assert heard["origin"] == visit_setup.origin
     assert "berth_port" not in heard.get("cookie", "")
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example.org", "http://other.localhost"])
-def test_cross_site_websocket_is_refused(desk: Desk, origin: str) -> None:
-    cookie = desk.visit()
+def test_cross_site_websocket_is_refused(visit_setup: VisitSetup, origin: str) -> None:
+    cookie = visit_setup.visit()
     with pytest.raises(InvalidStatus) as refused:
-        socket_of(desk, cookie=cookie, origin=origin)
+        socket_of(visit_setup, cookie=cookie, origin=origin)
     assert refused.value.response.status_code == 403
-    assert desk.server.heard == []
+    assert visit_setup.server.heard == []
 
 
-def test_websocket_refused_by_the_pod_is_refused(desk: Desk) -> None:
+def test_websocket_refused_by_the_pod_is_refused(visit_setup: VisitSetup) -> None:
     with pytest.raises(InvalidStatus):
-        socket_of(desk, "/closed")
+        socket_of(visit_setup, "/closed")
 
 
-def test_redirect_of_the_pod_is_not_followed(desk: Desk) -> None:
+def test_redirect_of_the_pod_is_not_followed(visit_setup: VisitSetup) -> None:
     other = Pod()
     with served(other) as elsewhere:
         with pytest.raises(InvalidStatus):
-            socket_of(desk, f"/moved/{elsewhere}")
+            socket_of(visit_setup, f"/moved/{elsewhere}")
         with pytest.raises(InvalidStatus):
-            socket_of(desk, f"/moved/{desk.port}")
+            socket_of(visit_setup, f"/moved/{visit_setup.port}")
     assert other.heard == []
-    assert [each["path"] for each in desk.server.heard] == [f"/moved/{elsewhere}", f"/moved/{desk.port}"]
+    assert [each["path"] for each in visit_setup.server.heard] == [
+        f"/moved/{elsewhere}",
+        f"/moved/{visit_setup.port}",
+    ]
 
 
-def lose_role(desk: Desk, session: str) -> None:
-    Membership.objects.filter(user=desk.cast.dave.user).delete()
+def lose_role(visit_setup: VisitSetup, session: str) -> None:
+    Membership.objects.filter(user=visit_setup.cast.dave.user).delete()
 
 
-def delete_session(desk: Desk, session: str) -> None:
+def delete_session(visit_setup: VisitSetup, session: str) -> None:
     Session.objects.filter(session_key=session).delete()
 
 
-def close_account(desk: Desk, session: str) -> None:
+def close_account(visit_setup: VisitSetup, session: str) -> None:
     User.objects.filter(username="dave").update(is_active=False)
 
 
 @pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
 def test_open_visit_is_cut_off_when_access_ends(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Desk, str], None]
+    visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
     """It happens soon, before the row is read for another reason."""
     monkeypatch.setattr(proxy, "LOOK_AGAIN_SECONDS", 3600.0)
-    session = cookie_of(desk.cast.dave.user).partition("=")[2]
-    cookie = desk.visit(replace(desk.cast.dave, session_key=session))
-    headers = {"Host": desk.host, "Cookie": cookie}
-    with socket_of(desk, cookie=cookie) as line:
-        url = f"http://127.0.0.1:{desk.port}/endless"
+    session = cookie_of(visit_setup.cast.dave.user).partition("=")[2]
+    cookie = visit_setup.visit(replace(visit_setup.cast.dave, session_key=session))
+    headers = {"Host": visit_setup.host, "Cookie": cookie}
+    with socket_of(visit_setup, cookie=cookie) as line:
+        url = f"http://127.0.0.1:{visit_setup.port}/endless"
         with httpx.stream("GET", url, headers=headers, timeout=20) as answer:
             lines = answer.iter_lines()
             assert next(lines)
-            end(desk, session)
+            end(visit_setup, session)
             with pytest.raises(httpx.TransportError):
                 list(lines)
         with pytest.raises(ConnectionClosed):
             line.recv(20)
-    assert desk.server.left.wait(20)
+    assert visit_setup.server.left.wait(20)
 
 
-def test_visits_end_when_the_pod_stops(desk: Desk) -> None:
-    cookie = desk.visit()
-    desk.pod.state = PodState.STOPPING
-    desk.pod.save()
-    assert desk.ask("/", cookie=cookie).status_code == 502
+def test_visits_end_when_the_pod_stops(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    visit_setup.pod.state = PodState.STOPPING
+    visit_setup.pod.save()
+    assert visit_setup.ask("/", cookie=cookie).status_code == 502
 
 
-def test_connections_of_one_port_are_limited(desk: Desk) -> None:
-    cookie = desk.visit()
-    port = (desk.workload.pk, "lab")
-    assert all(desk.passes.enter(port) for _ in range(MAX_CONCURRENT))
-    assert desk.ask("/", cookie=cookie).status_code == 503
-    desk.passes.leave(port)
-    assert desk.ask("/", cookie=cookie).status_code == 200
+def test_connections_of_one_port_are_limited(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    port = (visit_setup.workload.pk, "lab")
+    assert all(visit_setup.passes.enter(port) for _ in range(MAX_CONCURRENT))
+    assert visit_setup.ask("/", cookie=cookie).status_code == 503
+    visit_setup.passes.leave(port)
+    assert visit_setup.ask("/", cookie=cookie).status_code == 200
 
 
 def test_berth_and_cloud_metadata_are_never_called() -> None:
@@ -277,15 +289,22 @@ def test_berth_and_cloud_metadata_are_never_called() -> None:
     assert is_allowed(PortAddress("10.1.2.3", 8000, ""), {8000})
 
 
-def test_other_hosts_are_served_by_berth(desk: Desk) -> None:
-    for host in ("127.0.0.1", f"localhost:{desk.port}", f"x.localhost:{desk.port}", "berth.example.org"):
-        assert desk.ask("/", headers={"Host": host}).text == "berth"
+def test_other_hosts_are_served_by_berth(visit_setup: VisitSetup) -> None:
+    for host in (
+        "127.0.0.1",
+        f"localhost:{visit_setup.port}",
+        f"x.localhost:{visit_setup.port}",
+        "berth.example.org",
+    ):
+        assert visit_setup.ask("/", headers={"Host": host}).text == "berth"
 
 
-def test_non_http_scopes_are_not_forwarded(desk: Desk) -> None:
-    cookie = desk.visit()
-    assert desk.ask("/.berth/anything", cookie=cookie).status_code == 404
-    assert desk.ask(OPEN + "wrong").status_code == 403
-    assert desk.ask(OPEN + desk.link(), "HEAD").status_code == 404, "a preview does not use the link up"
-    assert desk.ask("/", "TRACE", cookie=cookie).status_code == 404
-    assert desk.server.heard == []
+def test_non_http_scopes_are_not_forwarded(visit_setup: VisitSetup) -> None:
+    cookie = visit_setup.visit()
+    assert visit_setup.ask("/.berth/anything", cookie=cookie).status_code == 404
+    assert visit_setup.ask(OPEN + "wrong").status_code == 403
+    assert visit_setup.ask(OPEN + visit_setup.link(), "HEAD").status_code == 404, (
+        "a preview does not use the link up"
+    )
+    assert visit_setup.ask("/", "TRACE", cookie=cookie).status_code == 404
+    assert visit_setup.server.heard == []

@@ -22,7 +22,7 @@ from projects.services.people import members
 from scheduler.api.live import Sight, sight_of
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
-from tests.sessions_of_people import cookie_of
+from tests.session_cookies import cookie_of
 
 PATIENCE = 30.0
 application = URLRouter(websocket_urlpatterns)

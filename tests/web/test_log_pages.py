@@ -23,7 +23,7 @@ from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime
-from tests.sessions_of_people import cookie_of
+from tests.session_cookies import cookie_of
 
 PATIENCE = 30.0
 EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"

@@ -34,7 +34,7 @@ class Places:
                 places.scalars[at] = node.value
         return places
 
-    def line_of(self, path: str) -> int | None:
+    def line_number(self, path: str) -> int | None:
         """Return the line of the part that a problem names, or of the nearest existing parent."""
         if path in self.lines:
             return self.lines[path]

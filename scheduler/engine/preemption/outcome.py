@@ -10,7 +10,7 @@ from scheduler.engine.board.nodes import Spot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
-from scheduler.engine.preemption.restore import Moved, Restorer, put_back, together
+from scheduler.engine.preemption.restore import Moved, Restorer, restore_in_place, together
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Held, Victim, single
 
@@ -82,7 +82,7 @@ def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
                 continue
             mark = board.mark()
             board.drop(victim.gang, part, part.live[away.index])
-            if put_back(board, victim.gang, part, pod):
+            if restore_in_place(board, victim.gang, part, pod):
                 outcome.moved.remove(entry)
                 outcome.evicted[at] = single(board, victim.gang, part, away)
                 selection.rules[id(outcome.evicted[at])] = selection.rules[id(victim)]

@@ -37,7 +37,7 @@ class Restorer:
     def _one_by_one(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
         """Put back pods on their old nodes where possible, then place the others."""
         board = self._board
-        away = [(part, pod) for part, pod in pods if not put_back(board, gang, part, pod)]
+        away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
         if self._room and self._is_hopeless(gang, away):
             return None
@@ -65,7 +65,7 @@ class Restorer:
         return part.request, part.mask, self._board.is_fresh(pod), may_use_held_nodes(self._board, gang)
 
 
-def put_back(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
+def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
     """Put a pod back on its old node, if its resources are free and topology allows it."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node

@@ -14,7 +14,7 @@ from scheduler.loop.observe.queues import Queues, queues_at
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.workloads import ObservedWorkload, WorkloadCache, WorkloadNames, by_workload
 from scheduler.models import Reservation
-from scheduler.reports.explanations.pool_readiness import Opening, openings
+from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class ClusterView:
     nodes: Mapping[str, int]
     pools: Mapping[str, NodePool]
     queues: Queues
-    opening: Mapping[str, Opening] = field(default_factory=dict)  # pools below their ready threshold
+    below_threshold: Mapping[str, PoolReadiness] = field(
+        default_factory=dict
+    )  # pools below their ready threshold
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
     pool_names = {pool.pk: pool.name for pool in pools.values()}
     nodes = [node for node in node_rows() if node.pool_id in pool_names]
-    opening = openings(pools.values(), nodes)
+    below_threshold = pools_below_threshold(pools.values(), nodes)
     queues = queues_at(now, pools.values())
     rows = cache.workloads.rows.read()
     names = {row.pk: f"{queues.project_names[row.project_id]}/{row.name}" for row in rows}
@@ -70,7 +72,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         snapshot=model.Snapshot(
             now=seconds_of(now),
             pools=tuple(pool_of(pool, now) for pool in pools.values()),
-            nodes=cache.nodes.describe(nodes, pool_names, opening),
+            nodes=cache.nodes.describe(nodes, pool_names, below_threshold),
             queues=queues.queues,
             workloads=(*(each.workload for each in work), *dependencies.stand_ins),
             reservations=_reservations(names),
@@ -80,7 +82,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         nodes={node.name: node.pk for node in nodes},
         pools=pools,
         queues=queues,
-        opening=opening,
+        below_threshold=below_threshold,
     )
 
 

@@ -13,7 +13,7 @@ ABOUT_CAPACITY = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reaso
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class PoolReadiness:
     """A pool that does not accept workloads yet."""
 
     pool: str
@@ -28,10 +28,10 @@ class Opening:
         return f"The pool {self.pool} accepts workloads once {nodes} ready; {self.ready} so far."
 
 
-def openings(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -> Mapping[str, Opening]:
+def pools_below_threshold(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -> Mapping[str, PoolReadiness]:
     ready = Counter(node.pool_id for node in nodes if node.state == Node.State.READY)
     return {
-        pool.name: Opening(pool.name, ready[pool.pk], ready_threshold(pool), _stopped(pool))
+        pool.name: PoolReadiness(pool.name, ready[pool.pk], ready_threshold(pool), _stopped(pool))
         for pool in pools
         if not is_operational(pool)
     }
@@ -45,17 +45,22 @@ def _stopped(pool: NodePool) -> str:
     return "node provisioning has stopped after failed boots" if pool.provisioning_stopped else ""
 
 
-def with_pool_readiness(refusals: Iterable[Refusal], opening: Mapping[str, Opening]) -> tuple[Refusal, ...]:
+def with_pool_readiness(
+    refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
+) -> tuple[Refusal, ...]:
     """Replace capacity blockers of pools that have too few ready nodes; other blockers stay."""
     return tuple(
-        replace(refusal, blockers=tuple(_blocker(each, opening[refusal.pool]) for each in refusal.blockers))
-        if refusal.pool in opening
+        replace(
+            refusal,
+            blockers=tuple(_blocker(each, below_threshold[refusal.pool]) for each in refusal.blockers),
+        )
+        if refusal.pool in below_threshold
         else refusal
         for refusal in refusals
     )
 
 
-def _blocker(blocker: Blocker, pool: Opening) -> Blocker:
+def _blocker(blocker: Blocker, pool: PoolReadiness) -> Blocker:
     if blocker.reason not in ABOUT_CAPACITY:
         return blocker
     numbers = {**blocker.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}

@@ -22,7 +22,7 @@ from scheduler.loop.observe.nodes import NodeCache, node_rows, pool_of
 from scheduler.loop.observe.queues import Queues, queues_at
 from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStanding
-from scheduler.reports.explanations.pool_readiness import openings
+from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import sentences
 from scheduler.reports.visibility import EVERYTHING, Reader, own_departments, reader
 from scheduler.reports.what_if.what_if_cache import SPECS
@@ -88,7 +88,7 @@ def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     queues = queues_at(now, NodePool.objects.order_by("name"))
     requested = {name: row.requested for row in standings if (name := _queue(row, queues)) is not None}
     rows = node_rows(pool)
-    nodes = NodeCache().describe(rows, {pool.pk: pool.name}, openings([pool], rows))
+    nodes = NodeCache().describe(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
     return divisions_of(pool_of(pool, now), nodes, queues.queues, requested), queues
 
 

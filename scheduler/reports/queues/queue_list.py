@@ -24,7 +24,7 @@ class Length:
     gpu_milli: int
 
 
-def line_of(acting: Acting, pool: NodePool) -> QuerySet[Workload]:
+def queued_workloads(acting: Acting, pool: NodePool) -> QuerySet[Workload]:
     """Return the pending workloads that the reader may see, in queue order, with their queue position.
 
     Workloads that no cycle has considered yet come last, with the queue position NOT_LOOKED_AT.

@@ -58,7 +58,7 @@ def _prediction(
 ) -> Prediction:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     refusals = [refusal for refusal in plan.refusals if refusal.workload == workload.handle]
-    refusal = next(iter(with_pool_readiness(refusals, view.opening)), None)
+    refusal = next(iter(with_pool_readiness(refusals, view.below_threshold)), None)
     evictions = render(reader(acting), predicted_evictions(bundles, view, [candidate]))
     blockers = refusal.blockers if refusal else ()
     return Prediction(

@@ -109,7 +109,7 @@ def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, cache:
 
 def _plan(snapshot: Snapshot, seen: ClusterView, carried: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, carried)
-    return replace(plan, refusals=with_pool_readiness(plan.refusals, seen.opening))
+    return replace(plan, refusals=with_pool_readiness(plan.refusals, seen.below_threshold))
 
 
 def with_quotas(seen: ClusterView, drafted: Iterable[Drafted]) -> Snapshot:

@@ -4,7 +4,7 @@ from projects.models import Workload
 from projects.services import workloads
 from scheduler.models import Eviction
 from scheduler.reports.evictions.matrix import Pair, grid, pairs
-from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
+from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
 from tests import factories as make
 from tests.scheduler.stage import Stage
 
@@ -23,7 +23,7 @@ def filled(stage: Stage) -> None:
 
 def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
     filled(stage)
-    rows = list(line_of(stage.cast.alice, stage.cast.pool))
+    rows = list(queued_workloads(stage.cast.alice, stage.cast.pool))
     assert [row.queue_position for row in rows] == [1, 2, 3]
     ads = [row.name for row in rows if row.project == stage.cast.ads]
     assert ads == ["first", "second"]
@@ -32,10 +32,10 @@ def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
 
 def test_positions_count_workloads_that_are_not_visible(stage: Stage) -> None:
     filled(stage)
-    everywhere = {row.name: row.queue_position for row in line_of(stage.cast.alice, stage.cast.pool)}
-    grace = [(row.name, row.queue_position) for row in line_of(stage.cast.grace, stage.cast.pool)]
+    everywhere = {row.name: row.queue_position for row in queued_workloads(stage.cast.alice, stage.cast.pool)}
+    grace = [(row.name, row.queue_position) for row in queued_workloads(stage.cast.grace, stage.cast.pool)]
     assert grace == [(name, everywhere[name]) for name in ("first", "second")]
-    assert list(line_of(stage.cast.frank, stage.cast.pool)) == []
+    assert list(queued_workloads(stage.cast.frank, stage.cast.pool)) == []
     length = length_of(stage.cast.pool)
     assert (length.workloads, length.gpu_milli) == (3, 12_000)
 
@@ -43,14 +43,14 @@ def test_positions_count_workloads_that_are_not_visible(stage: Stage) -> None:
 def test_new_workload_is_listed_last_until_the_next_cycle(stage: Stage) -> None:
     filled(stage)
     stage.submit("new", priority=99)
-    last = list(line_of(stage.cast.alice, stage.cast.pool))[-1]
+    last = list(queued_workloads(stage.cast.alice, stage.cast.pool))[-1]
     assert (last.name, last.queue_position) == ("new", NOT_LOOKED_AT)
 
 
 def test_cancelled_workload_leaves_the_queue(stage: Stage) -> None:
     filled(stage)
     workloads.cancel(acting=stage.cast.alice, workload=Workload.objects.get(name="first"))
-    assert "first" not in [row.name for row in line_of(stage.cast.alice, stage.cast.pool)]
+    assert "first" not in [row.name for row in queued_workloads(stage.cast.alice, stage.cast.pool)]
 
 
 def test_evictions_are_summed_by_victim_and_preemptor(stage: Stage) -> None:

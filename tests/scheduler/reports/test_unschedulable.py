@@ -17,7 +17,7 @@ from projects.models import Delivery, Event, Phase, Workload
 from projects.services.notifications.subscriptions import subscribe
 from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.models import QueueStanding
-from scheduler.reports.queues.queue_list import length_of, line_of
+from scheduler.reports.queues.queue_list import length_of, queued_workloads
 from scheduler.reports.queues.starved import shortfalls
 from scheduler.reports.what_if.slots import SLOTS, dry_run_slot
 from tests.cast import training
@@ -67,7 +67,7 @@ def test_an_impossible_workload_is_unschedulable_and_has_no_queue_position(
     assert impossible.message == impossible.explanation["blockers"][0]["message"]
     assert "GPUs" in impossible.message
     pool = stage.cast.pool
-    assert impossible not in line_of(stage.cast.alice, pool)
+    assert impossible not in queued_workloads(stage.cast.alice, pool)
     assert length_of(pool).workloads == 0
 
 

@@ -86,14 +86,14 @@ def restore(
     berth admin restore berth.backup
     berth admin restore berth.backup --force
     """
-    from berth.server.backup.put_back import put_back
+    from berth.server.backup.restore import restore_backup
 
     if force and not yes:
         if not sys.stdin.isatty():
             raise BadInput("admin restore --force needs a terminal for the confirmation, or --yes")
         typer.confirm("This deletes the present content of the database. Continue?", abort=True, err=True)
     with _reported_errors():
-        done = put_back(file.absolute(), force=force)
+        done = restore_backup(file.absolute(), force=force)
     show_one(done.manifest, output, lambda _: _print_backup(file, done.manifest))
     if done.keys_put:
         print(f"berth: restored to BERTH_HOME: {', '.join(done.keys_put)}", file=sys.stderr)

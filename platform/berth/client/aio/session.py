@@ -201,7 +201,7 @@ class AsyncSession:
                 headers=protocol.FRAMES, repeatable=True,
             )  # fmt: skip
         except ClientError as error:
-            self._calls.put_back(batch)
+            self._calls.requeue(batch)
             if not protocol.is_retryable(error):
                 raise
             await sleep(protocol.RETRY_SECONDS)

@@ -110,7 +110,7 @@ class PendingCalls:
                     break
             return batch
 
-    def put_back(self, batch: Iterable[Outgoing]) -> None:
+    def requeue(self, batch: Iterable[Outgoing]) -> None:
         with self._lock:
             self._outgoing.extendleft(reversed(list(batch)))
 

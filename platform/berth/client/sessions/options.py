@@ -11,8 +11,8 @@ import cloudpickle
 
 from berth.client.errors import NotPicklable
 from berth.client.models.pools import NodePool
-from berth.client.sessions.offender import offender
 from berth.client.sessions.plugins import plugins_of
+from berth.client.sessions.unpicklable import unpicklable_part
 from berth.worker.plugins import of_pool, together
 from pools.plugins.base import Plugin
 from pools.plugins.facts import Cluster
@@ -150,7 +150,7 @@ def _setup(plugins: Sequence[Plugin]) -> bytes:
     except Exception as error:
         for plugin in plugins:
             for hook in TRAVELLING:
-                where, part = offender(getattr(plugin, hook), f"plugin {plugin.name}, {hook}")
+                where, part = unpicklable_part(getattr(plugin, hook), f"plugin {plugin.name}, {hook}")
                 if part is not getattr(plugin, hook):
                     kind = type(part).__qualname__
                     raise NotPicklable(f"{where} cannot be pickled, it is a {kind}.") from error

@@ -15,7 +15,7 @@ from berth.client.errors import (
     RemoteTraceback,
     SessionEnded,
 )
-from berth.client.sessions.offender import can_be_pickled, offender
+from berth.client.sessions.unpicklable import can_be_pickled, unpicklable_part
 
 FAILURES: Mapping[str, type[Exception]] = {
     "Interrupted": CallInterrupted, "SessionEnded": SessionEnded, "ResultTooLarge": CallTooLarge,
@@ -82,7 +82,7 @@ def _not_picklable(
     named += [(f"argument {key}", value) for key, value in kwargs.items()]
     for name, value in named:
         if not can_be_pickled(value):
-            where, part = offender(value, name)
+            where, part = unpicklable_part(value, name)
             text = f"{where} cannot be pickled, it is {_shown(part)}"
             return NotPicklable(f"{text}. Make it inside the function, or send what it is made from.")
     return NotPicklable(f"The call of {name_of(function)} cannot be pickled: {error}")

@@ -202,7 +202,7 @@ class Session:
                 headers=protocol.FRAMES, repeatable=True,
             )  # fmt: skip
         except ClientError as error:
-            self._calls.put_back(batch)
+            self._calls.requeue(batch)
             if not protocol.is_retryable(error):
                 raise
             sleep(protocol.RETRY_SECONDS)

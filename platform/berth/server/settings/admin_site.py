@@ -71,7 +71,7 @@ UNFOLD: dict[str, Any] = {
     "STYLES": [lambda request: static("berth/css/admin.css")],
     "SCRIPTS": [lambda request: static("berth/js/zone.js")],
     "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
-    "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.desk",
+    "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.landing_page",
     "COLORS": {
         "primary": {
             str(shade): f"oklch({light}% 0.09 200)" for shade, light in zip(SHADES, LIGHTNESS, strict=True)

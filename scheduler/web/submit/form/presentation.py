@@ -148,4 +148,4 @@ def _id(kind: str, path: str) -> str:
 def _line(draft: Draft, places: Places, problem: Problem) -> int | None:
     if not problem.path:
         return draft.line
-    return places.line_of(problem.path)
+    return places.line_number(problem.path)

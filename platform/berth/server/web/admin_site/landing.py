@@ -25,7 +25,7 @@ MOST = 6  # rows of each kind
 Card = dict[str, Any]
 
 
-def desk(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add cards and tables to the context of the landing page, for platform admins only."""
     if administers(request):
         now = timezone.now()

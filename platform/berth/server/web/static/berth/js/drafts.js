@@ -66,7 +66,7 @@
     noticed = gone = true;
   }
 
-  function putBack(form, fields) {
+  function restoreFields(form, fields) {
     const seen = new Map();
     for (const [name, value, checked, type] of fields) {
       const there = [...form.elements].filter((each) => each.name === name && !each.matches(SECRET));
@@ -98,7 +98,7 @@
     const present = here.filter(([form]) => form);
     if (!present.length) return;
     store(null);
-    for (const [form, fields] of present) putBack(form, fields);
+    for (const [form, fields] of present) restoreFields(form, fields);
     say("Your input was restored.");
   }
 

@@ -144,7 +144,7 @@
       else if (key === "End") ctrl ? move(event, [1, 1]) : go(cellAt(place(active)[0], widest()), event.shiftKey);
       else if (key === "Enter" || key === "F2") edit(active);
       else if (key === "Delete") hooks.clear(block().flat());
-      else if (key === "Backspace") hooks.putBack(block().flat());
+      else if (key === "Backspace") hooks.revertCells(block().flat());
       else if (key === "Escape") go(active);
       else if (ctrl && SHORTCUTS[key.toLowerCase()]) SHORTCUTS[key.toLowerCase()](event);
       else if (!ctrl && key.length === 1 && key !== " ") edit(active, key);

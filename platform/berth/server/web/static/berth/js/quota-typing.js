@@ -1,13 +1,13 @@
-// Of the grid of quotas: what is typed, pasted, cleared and put back becomes steps of the draft.
+// Editing of the quota grid: typing, pasting, deleting and reverting cells become steps of the draft.
 (() => {
   "use strict";
   const { NONE, read, many } = window.berthQuotas;
 
-  /** `sheet` is the page's own; `made` takes a step into the draft, as one to be undone. */
+  /** The argument is the page's sheet; `made` applies a step to the draft and makes it undoable. */
   window.berthQuotaTyping = ({ draft, rowOf, columnOf, placeOf, entryOf, stored, textOf, versionOf, label, say, made, leftOut }) => {
     const isMine = (td) => rowOf(td).dataset.edit !== undefined;
 
-    /** Of a quota both removed and set here, what is set counts. */
+    /** Write cells. Values win over the deletion of the same quota. */
     function write(cells) {
       const step = [], groups = new Map();
       for (const [td, raw] of cells) {
@@ -30,10 +30,10 @@
       made(step);
     }
 
-    /** What takes a cell out of the draft. */
+    /** Return the step that removes a cell from the draft. */
     const dropped = (place, field, entry) => ({ place, field, before: entry.typed, after: null, about: { ...draft.get(place), seen: entry.seen } });
 
-    /** Quotas among them are removed whole; other values are what a new quota has. */
+    /** Delete whole quotas among the cells; set other cells to the defaults of a new quota. */
     function clear(cells) {
       const mine = cells.filter((td) => isMine(td)), gone = new Map();
       for (const td of mine) if (columnOf(td).adds && textOf(td) !== NONE && !gone.has(placeOf(td))) gone.set(placeOf(td), td);
@@ -44,7 +44,7 @@
       else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota on ${columnOf(td).pool}.` : `${gone.size} quotas would be deleted.`);
     }
 
-    function putBack(cells) {
+    function revertCells(cells) {
       const places = [...new Set(cells.map(placeOf))], own = (place) => cells.filter((td) => placeOf(td) === place).map((td) => columnOf(td).field);
       made(places.flatMap((place) => [...draft.get(place)?.cells ?? []]
         .filter(([field, entry]) => entry.typed === NONE || own(place).includes(field)).map(([field, entry]) => dropped(place, field, entry))));
@@ -60,6 +60,6 @@
       if (left) leftOut(`${many(left, "pasted cell")} skipped: ${why}.`);
     }
 
-    return { write, clear, putBack, pasted, dropped };
+    return { write, clear, revertCells, pasted, dropped };
   };
 })();

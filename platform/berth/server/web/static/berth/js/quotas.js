@@ -44,7 +44,7 @@
     storedAt(place, field) { const td = cellNamed(place, field); return td ? stored(td) : null; },
     leftOut(text) { part("faults").replaceChildren(make("p", text, "notice warn")); },
   };
-  const sums = window.berthQuotaSums(sheet), { write, clear, putBack, pasted, dropped } = window.berthQuotaTyping(sheet);
+  const sums = window.berthQuotaSums(sheet), { write, clear, revertCells, pasted, dropped } = window.berthQuotaTyping(sheet);
 
   function versionOf(place) {
     if (versions.has(place)) return versions.get(place);
@@ -302,7 +302,7 @@
       text: textOf, label, say, paint, write, undo, redo, more,
       refusal: (td) => (rowOf(td).dataset.edit === undefined ? `You cannot edit ${label(td)}.` : ""),
       fault: (td, raw) => read(columnOf(td), raw).fault ?? (!columnOf(td).adds && read(columnOf(td), raw) === NONE && textOf(td) !== NONE ? "– means no quota. Enter it in the quota cell, or press Delete there." : ""),
-      clear, putBack, pasted,
+      clear, revertCells, pasted,
     });
     stale();
     drawn([...table.tBodies[0].rows]);

@@ -51,7 +51,7 @@ class Restored:
     keys_other: tuple[str, ...] = ()
 
 
-def put_back(source: Path, *, force: bool = False) -> Restored:
+def restore_backup(source: Path, *, force: bool = False) -> Restored:
     """Restore the backup. Raises BackupTrouble without having changed anything."""
     with archive.opened(source) as backup, _alone():
         free = missing_keys(home())

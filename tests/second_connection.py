@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 
-def aside(work: Callable[[], object]) -> Any:
+def on_second_connection(work: Callable[[], object]) -> Any:
     """Return the result of `work`, or the exception it raised. It must end within 20 seconds."""
     answer: list[Any] = []
 

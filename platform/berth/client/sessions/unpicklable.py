@@ -10,7 +10,7 @@ DEPTH_MAX = 8
 PARTS_MAX = 200
 
 
-def offender(value: object, name: str) -> tuple[str, object]:
+def unpicklable_part(value: object, name: str) -> tuple[str, object]:
     """Return the path to the innermost part that cannot be pickled, and the part."""
     seen: set[int] = set()
     for _ in range(DEPTH_MAX):
