@@ -94,10 +94,10 @@ class BudgetAdmin(ReadOnly):
 class DeliveryAdmin(ReadOnly):
     """Deliveries; the address of a webhook is a secret and not shown in full."""
 
-    list_display = ("at", "kind", "address", "channel", "state", "tries", "last_error")
+    list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
     exclude = ("to",)
     readonly_fields = ("address",)
-    columns = ("at", "kind", "channel", "state", "tries", "last_error", "ended_at")
+    columns = ("at", "kind", "channel", "state", "attempts", "last_error", "ended_at")
     list_filter = ("state", "channel", "kind", ("at", TimesBetween))
     search_fields = ("to", "last_error")
     date_hierarchy = "at"

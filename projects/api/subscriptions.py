@@ -81,8 +81,8 @@ class Subscriptions(ApiView):
         no_query(request)
         body = parse_body(request, NewSubscription)
         subscription = subscriptions.subscribe(
-            acting=self.acting, place=self._place(body), to=body.to, news=body.events,
-            waiting_minutes=body.pending_minutes,
+            acting=self.acting, place=self._place(body), to=body.to, events=body.events,
+            pending_minutes=body.pending_minutes,
         )  # fmt: skip
         return created(answer(subscription), f"/api/v1/subscriptions/{subscription.pk}")
 
@@ -152,12 +152,12 @@ def answer(row: Subscription) -> SubscriptionAnswer:
         project=row.project.name if row.project else None,
         department=row.department.name if row.department else None,
         user=row.user.get_username() if row.user else None,
-        events=columns.news,
-        pending_minutes=row.waiting_minutes,
+        events=columns.events,
+        pending_minutes=row.pending_minutes,
         to=subscriptions.shown_address(row.to),
         channel=columns.channel,
-        created_by=row.made_by,
-        created_at=row.made_at,
+        created_by=row.created_by,
+        created_at=row.created_at,
     )
 
 
@@ -165,8 +165,8 @@ def deliveries(rows: Sequence[Delivery]) -> list[Any]:
     same = ("id", "at", "kind", "channel", "state", "last_error", "ended_at")
     return [
         DeliveryAnswer(
-            to=subscriptions.shown_address(row.to), attempts=row.tries, next_attempt_at=row.due_at,
-            **{name: getattr(row, name) for name in same},
+            to=subscriptions.shown_address(row.to), attempts=row.attempts,
+            next_attempt_at=row.next_attempt_at, **{name: getattr(row, name) for name in same},
         )
         for row in rows
     ]  # fmt: skip

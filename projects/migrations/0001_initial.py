@@ -2084,13 +2084,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "news",
+                    "events",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20), size=None
                     ),
                 ),
                 (
-                    "waiting_minutes",
+                    "pending_minutes",
                     models.PositiveIntegerField(
                         default=60, help_text="Minutes a workload is pending before a notification."
                     ),
@@ -2116,9 +2116,9 @@ class Migration(migrations.Migration):
                         max_length=7,
                     ),
                 ),
-                ("made_by", models.CharField(max_length=150)),
+                ("created_by", models.CharField(max_length=150)),
                 (
-                    "made_at",
+                    "created_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(), editable=False
                     ),
@@ -2230,8 +2230,8 @@ class Migration(migrations.Migration):
                         max_length=9,
                     ),
                 ),
-                ("tries", models.PositiveIntegerField(default=0)),
-                ("due_at", models.DateTimeField(help_text="Time of the next attempt.")),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("next_attempt_at", models.DateTimeField(help_text="Time of the next attempt.")),
                 ("last_error", models.TextField(blank=True)),
                 ("ended_at", models.DateTimeField(null=True)),
                 (
@@ -2251,7 +2251,9 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
                     models.Index(
-                        condition=models.Q(("state", "waiting")), fields=["due_at"], name="delivery_due"
+                        condition=models.Q(("state", "waiting")),
+                        fields=["next_attempt_at"],
+                        name="delivery_due",
                     ),
                 ],
                 "constraints": [

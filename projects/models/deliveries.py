@@ -35,8 +35,8 @@ class Delivery(models.Model):
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
     content = models.JSONField(help_text="Content of the notification.")
     state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
-    tries = models.PositiveIntegerField(default=0)
-    due_at = models.DateTimeField(help_text="Time of the next attempt.")
+    attempts = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(help_text="Time of the next attempt.")
     last_error = models.TextField(blank=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -45,7 +45,7 @@ class Delivery(models.Model):
         verbose_name_plural = "deliveries"
         indexes = [
             models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
-            models.Index(fields=["due_at"], name="delivery_due", condition=Q(state="waiting")),
+            models.Index(fields=["next_attempt_at"], name="delivery_due", condition=Q(state="waiting")),
         ]
         constraints = [
             models.CheckConstraint(

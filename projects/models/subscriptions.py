@@ -32,14 +32,14 @@ class Subscription(models.Model):
     )  # fmt: skip
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
-    news = ArrayField(models.CharField(max_length=20))
-    waiting_minutes = models.PositiveIntegerField(
+    events = ArrayField(models.CharField(max_length=20))
+    pending_minutes = models.PositiveIntegerField(
         default=60, help_text="Minutes a workload is pending before a notification."
     )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
-    made_by = models.CharField(max_length=150)
-    made_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["id"]

@@ -60,14 +60,14 @@ Shown = tuple[Subscription, str, list[str]]  # masked address, titles of the eve
 DeliveryRow = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
     Column("of", "Scope", lambda row: row[0].place),
-    Column("news", "Events", lambda row: ", ".join(row[2])),
+    Column("events", "Events", lambda row: ", ".join(row[2])),
     Column(
-        "long", "Long wait", lambda row: row[0].waiting_minutes, "minutes", "waiting_minutes", in_file=True
+        "long", "Long wait", lambda row: row[0].pending_minutes, "minutes", "pending_minutes", in_file=True
     ),
     Column("to", "To", lambda row: row[1], order="channel"),
     Column("channel", "Channel", lambda row: row[0].channel, in_file=True),
-    Column("made", "Since", lambda row: row[0].made_at, order="pk"),
-    Column("created-by", "Created by", lambda row: row[0].made_by, in_file=True),
+    Column("made", "Since", lambda row: row[0].created_at, order="pk"),
+    Column("created-by", "Created by", lambda row: row[0].created_by, in_file=True),
 )
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
@@ -76,12 +76,12 @@ DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("to", "To", lambda row: row[1]),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
-    Column("attempts", "Attempts", lambda row: row[0].tries, order="tries", number=True),
+    Column("attempts", "Attempts", lambda row: row[0].attempts, order="attempts", number=True),
 )
 
 
 def _shown(rows: list[Subscription]) -> list[Shown]:
-    return [(row, service.shown_address(row.to), [TITLES[word] for word in row.news]) for row in rows]
+    return [(row, service.shown_address(row.to), [TITLES[word] for word in row.events]) for row in rows]
 
 
 def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
@@ -146,7 +146,7 @@ def add(request: Request) -> HttpResponse:
         try:
             made = service.subscribe(
                 acting=request.acting, place=_place(request, values["of"]), to=values["to"],
-                news=values["events"], waiting_minutes=values["pending_minutes"],
+                events=values["events"], pending_minutes=values["pending_minutes"],
             )  # fmt: skip
         except BerthError as error:
             take_faults(form, error)

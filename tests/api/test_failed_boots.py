@@ -176,7 +176,7 @@ def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> N
 def test_subscribers_are_notified_of_the_first_failed_boot_and_of_the_stop(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
-    subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
+    subscribe(acting=cast.alice, place=None, to="ops@example.org", events=["pool"])
     cloud.create(boot_failure_limit=2)
     cloud.run(75)
     assert [notify.notify_pools(cloud.now), notify.notify_pools(cloud.now)] == [1, 0]

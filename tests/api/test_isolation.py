@@ -278,7 +278,7 @@ def named(cast: Cast) -> dict[str, object]:
     notebook = {"name": "notebook", "project": "vision", "pools": ["local"]}
     session = sessions.open_session(acting=cast.dave, document=notebook, settings=wanted)
     subscription = subscriptions.subscribe(
-        acting=cast.carol, place=cast.vision, to="vision@example.org", news=["failed"]
+        acting=cast.carol, place=cast.vision, to="vision@example.org", events=["failed"]
     )
     for name, acting, project in (
         ("nightly", cast.dave, cast.vision),

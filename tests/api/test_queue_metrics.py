@@ -91,7 +91,7 @@ def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast
 def test_deliveries_tasks_and_version_are_exported(cast: Cast) -> None:
     Delivery.objects.create(
         kind="failed", to="a@example.org", channel="mail", content={}, state="given_up",
-        due_at=timezone.now(), ended_at=timezone.now(),
+        next_attempt_at=timezone.now(), ended_at=timezone.now(),
     )  # fmt: skip
     metrics = metric_values()
     assert metrics['berth_deliveries{state="given_up"}'] == 1

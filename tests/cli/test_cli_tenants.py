@@ -154,7 +154,7 @@ def test_deliveries_of_a_subscription_are_listed(berth: Berth, cast: Cast, as_al
     for number in range(3):
         Delivery.objects.create(
             subscription_id=made["id"], kind="failed", to="alice@example.org", channel="mail", content={},
-            due_at=factories.ago(), tries=number + 1, last_error=f"answer {number}",
+            next_attempt_at=factories.ago(), attempts=number + 1, last_error=f"answer {number}",
         )  # fmt: skip
     deliveries = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
     assert [each["last_error"] for each in deliveries] == ["answer 2", "answer 1"]

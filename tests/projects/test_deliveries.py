@@ -86,7 +86,7 @@ def test_webhook_is_signed_and_names_the_event(cast: Cast, receiver: Receiver, s
     workload = submit_with_notification(cast, receiver.url)
     start(workload)
     row = deliver()
-    assert (row.state, row.tries, row.kind, row.channel) == ("delivered", 1, "started", "webhook")
+    assert (row.state, row.attempts, row.kind, row.channel) == ("delivered", 1, "started", "webhook")
     ((headers, body),) = receiver.requests
     assert headers["path"] == "/berth?key=1"
     assert headers["X-Berth-Delivery"] == str(row.pk)
@@ -132,17 +132,19 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
     row, now, pauses = deliver(), NOON, []
     while row.state == "waiting":
         assert row.last_error
-        pauses.append((row.due_at - now).total_seconds())
-        assert not deliveries.deliver(row.pk, row.due_at - timedelta(seconds=1)), "not before its time"
-        now = row.due_at
+        pauses.append((row.next_attempt_at - now).total_seconds())
+        assert not deliveries.deliver(row.pk, row.next_attempt_at - timedelta(seconds=1)), (
+            "not before its time"
+        )
+        now = row.next_attempt_at
         row = deliver(now)
-    assert (row.state, row.tries, pauses) == ("delivered", 4, [30, 60, 120])
+    assert (row.state, row.attempts, pauses) == ("delivered", 4, [30, 60, 120])
     assert [request[0]["path"] for request in receiver.requests] == ["/berth?key=1"] * 4, "no redirects"
     receiver.answers = [500] * 20
-    Delivery.objects.update(state="waiting", ended_at=None, tries=0, due_at=now)
+    Delivery.objects.update(state="waiting", ended_at=None, attempts=0, next_attempt_at=now)
     for _ in range(deliveries.MAX_ATTEMPTS):
-        row = deliver(Delivery.objects.get().due_at)
-    assert (row.state, row.tries) == ("given_up", deliveries.MAX_ATTEMPTS)
+        row = deliver(Delivery.objects.get().next_attempt_at)
+    assert (row.state, row.attempts) == ("given_up", deliveries.MAX_ATTEMPTS)
     assert "answered 500" in row.last_error
 
 
@@ -177,7 +179,7 @@ def test_allowed_networks_never_include_cloud_metadata() -> None:
 def test_delivery_to_a_refused_address_is_given_up_at_once(cast: Cast, receiver: Receiver) -> None:
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
-    assert (row.state, row.tries) == ("given_up", 1)
+    assert (row.state, row.attempts) == ("given_up", 1)
     assert "the Berth server itself" in row.last_error
     assert not receiver.requests
 
@@ -186,7 +188,7 @@ def test_delivery_to_a_refused_address_is_given_up_at_once(cast: Cast, receiver:
 def test_delivery_to_an_invalid_host_name_is_given_up_at_once(cast: Cast, url: str) -> None:
     start(submit_with_notification(cast, url))
     row = deliver()
-    assert (row.state, row.tries) == ("given_up", 1)
+    assert (row.state, row.attempts) == ("given_up", 1)
     assert "is not a host name" in row.last_error
 
 
@@ -239,7 +241,7 @@ def test_delivery_that_kills_its_task_is_given_up(cast: Cast, monkeypatch: pytes
         now += deliveries.ATTEMPT_TIMEOUT
     assert not deliveries.deliver(row.pk, now)
     row.refresh_from_db()
-    assert (row.state, row.tries) == ("given_up", deliveries.MAX_ATTEMPTS)
+    assert (row.state, row.attempts) == ("given_up", deliveries.MAX_ATTEMPTS)
     assert row.last_error == "the delivery task died"
 
 

@@ -44,9 +44,9 @@ def test_workload_event_notifies_user_project_department_and_platform(cast: Cast
     places = {"dave": cast.dave.user, "vision": cast.vision, "research": cast.research, "all": None}
     subscribers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
     for name, place in places.items():
-        subscribe(acting=subscribers[name], place=place, to=f"{name}@example.org", news=["failed"])
-    subscribe(acting=cast.carol, place=cast.carol.user, to="carol@example.org", news=["failed"])
-    subscribe(acting=cast.bob, place=cast.speech, to="speech@example.org", news=["failed"])
+        subscribe(acting=subscribers[name], place=place, to=f"{name}@example.org", events=["failed"])
+    subscribe(acting=cast.carol, place=cast.carol.user, to="carol@example.org", events=["failed"])
+    subscribe(acting=cast.bob, place=cast.speech, to="speech@example.org", events=["failed"])
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
     assert deliveries() == [
         (f"{name}@example.org", "failed") for name in ("all", "dave", "research", "vision")
@@ -54,7 +54,7 @@ def test_workload_event_notifies_user_project_department_and_platform(cast: Cast
 
 
 def test_address_named_in_the_document_too_is_notified_once(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", news=["failed"])
+    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", events=["failed"])
     workload = make.workload(cast.vision, "w", phase="running", by=cast.dave.user)
     workload.spec["notifications"] = [{"to": "dave@example.org"}]
     workload.save()
@@ -63,7 +63,7 @@ def test_address_named_in_the_document_too_is_notified_once(cast: Cast) -> None:
 
 
 def test_former_member_is_not_notified(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", news=["failed", "waiting"])
+    subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", events=["failed", "waiting"])
     pending = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fail(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
@@ -71,7 +71,9 @@ def test_former_member_is_not_notified(cast: Cast) -> None:
 
 
 def test_long_wait_is_notified_once_per_wait(cast: Cast) -> None:
-    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["waiting"], waiting_minutes=30)
+    subscribe(
+        acting=cast.carol, place=cast.vision, to="v@example.org", events=["waiting"], pending_minutes=30
+    )
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))
@@ -87,9 +89,9 @@ def test_long_wait_is_notified_once_per_wait(cast: Cast) -> None:
 def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
     from scheduler.models import UsageHour
 
-    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["budget"])
-    subscribe(acting=cast.bob, place=cast.research, to="r@example.org", news=["budget"])
-    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", news=["budget"])
+    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["budget"])
+    subscribe(acting=cast.bob, place=cast.research, to="r@example.org", events=["budget"])
+    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", events=["budget"])
     budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     now = timezone.now()
     UsageHour.objects.create(
@@ -104,7 +106,7 @@ def test_budget_warning_notifies_project_and_department(cast: Cast) -> None:
 
 
 def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> None:
-    subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
+    subscribe(acting=cast.alice, place=None, to="ops@example.org", events=["pool"])
     now = timezone.now()
     assert notify.notify_pools(now) == 0
     cast.pool.last_error = "provision: quota: 0 vCPUs"
@@ -115,7 +117,7 @@ def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> No
 
 
 def test_only_admins_of_a_scope_subscribe_to_it(cast: Cast) -> None:
-    wanted = {"to": "x@example.org", "news": ["failed"]}
+    wanted = {"to": "x@example.org", "events": ["failed"]}
     for acting, place, refusal in (
         (cast.dave, cast.vision, Forbidden),
         (cast.grace, cast.vision, NotFound),
@@ -136,13 +138,13 @@ def test_only_admins_of_a_scope_subscribe_to_it(cast: Cast) -> None:
     ("wrong", "path"),
     [
         ({"to": "nowhere"}, "to"),
-        ({"news": []}, "events"),
-        ({"news": ["pool"]}, "events"),
-        ({"waiting_minutes": 0}, "pending_minutes"),
+        ({"events": []}, "events"),
+        ({"events": ["pool"]}, "events"),
+        ({"pending_minutes": 0}, "pending_minutes"),
     ],
 )
 def test_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str) -> None:
-    wanted = {"to": "x@example.org", "news": ["failed"], **wrong}
+    wanted = {"to": "x@example.org", "events": ["failed"], **wrong}
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
     assert [problem.path for problem in refused.value.problems] == [path]
@@ -159,7 +161,7 @@ def test_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str
 )
 def test_refused_address_has_the_message_of_the_delivery(cast: Cast, to: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
-        subscribe(acting=cast.dave, place=cast.dave.user, to=to, news=["failed"])
+        subscribe(acting=cast.dave, place=cast.dave.user, to=to, events=["failed"])
     (problem,) = refused.value.problems
     assert (problem.path, problem.message) == ("to", f"is not allowed: {why}")
     assert "BERTH_NOTIFY_NETWORKS" in (problem.allowed or "")
@@ -172,7 +174,7 @@ def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="which is the Berth server itself"):
-        subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", news=["failed"])
+        subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", events=["failed"])
     look_up = socket.getaddrinfo
 
     def only_numbers(*arguments: Any, flags: int = 0, **more: Any) -> Any:
@@ -180,20 +182,20 @@ def test_localhost_is_refused_and_other_names_are_resolved_at_delivery(
         return look_up(*arguments, flags=flags, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", only_numbers)
-    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://chat.internal/", news=["failed"])
+    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://chat.internal/", events=["failed"])
     assert made.pk
 
 
 def test_address_in_an_allowed_network_is_accepted(cast: Cast, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = ["10.0.0.0/8"]
-    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://10.1.2.3/hook", news=["failed"])
+    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://10.1.2.3/hook", events=["failed"])
     assert made.channel == "webhook"
 
 
 def test_duplicate_subscription_is_refused(cast: Cast) -> None:
-    subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, news=["failed"])
+    subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, events=["failed"])
     with pytest.raises(Conflict):
-        subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, news=["started"])
+        subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, events=["started"])
 
 
 def test_secret_of_a_webhook_address_is_masked() -> None:
@@ -205,8 +207,8 @@ def test_secret_of_a_webhook_address_is_masked() -> None:
 def test_idle_gpus_are_notified_once_per_idle_period(cast: Cast) -> None:
     from scheduler.models import PodUse
 
-    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["idle"])
-    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", news=["idle"])
+    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["idle"])
+    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", events=["idle"])
     now, node = timezone.now(), make.node(cast.pool)
     idle, works = (make.workload(cast.vision, name, phase="running", run=1) for name in ("idle", "works"))
     make.used(make.place(idle, node, [0]), 0, busy_at=now - timedelta(minutes=61))

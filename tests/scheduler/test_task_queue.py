@@ -138,7 +138,7 @@ def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:
             channel="mail",
             content={},
             state=state,
-            due_at=now,
+            next_attempt_at=now,
             ended_at=None if state == "waiting" else now,
         )
     tasks.delete_expired()

@@ -320,7 +320,7 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
 
 def test_webhook_secret_is_never_shown(admin_client: Client) -> None:
     row = Delivery.objects.create(
-        at=timezone.now(), due_at=timezone.now(), kind="failed", channel="webhook",
+        at=timezone.now(), next_attempt_at=timezone.now(), kind="failed", channel="webhook",
         to="https://hooks.example.org/services/T0/secret", content={}, state="waiting",
     )  # fmt: skip
     listing = reverse("admin:projects_delivery_changelist")

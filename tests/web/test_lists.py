@@ -73,18 +73,18 @@ def populated(cast: Cast) -> Cast:
         Autoscaler.objects.create(service=row)
         make.eviction(waits, serves, cast.pool)
         subscription = subscriptions.subscribe(
-            acting=person, place=person.user, news=["failed"], to=f"{name}@example.org"
+            acting=person, place=person.user, events=["failed"], to=f"{name}@example.org"
         )
         Delivery.objects.create(
             kind="failed", workload_id=waits.pk, subscription=subscription, to=subscription.to,
-            channel=subscription.channel, due_at=waits.submitted_at,
+            channel=subscription.channel, next_attempt_at=waits.submitted_at,
             content={"project": project.name, "workload": name},
         )  # fmt: skip
     for person, name in ((cast.dave, "laptop"), (cast.dave, "desk"), (cast.grace, "robot")):
         tokens.issue(acting=person, name=name, scopes=["read"], expires_at=None)
     for project, name in ((cast.vision, "begin"), (cast.speech, "other"), (cast.ads, "secret-start")):
         Template.objects.create(project=project, name=name, changed_by="alice", version=1)
-    subscriptions.subscribe(acting=cast.dave, place=cast.dave.user, news=["failed"], to="dave@example.org")
+    subscriptions.subscribe(acting=cast.dave, place=cast.dave.user, events=["failed"], to="dave@example.org")
     make.scaling(cast.pool, "autoscale", "8 GPUs wait", at=make.ago(minutes=1))
     return cast
 

@@ -13,7 +13,7 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
     assert "dave@example.org" in dave.get("/notifications/new", **HTMX).content.decode()
     assert dave.post("/notifications/new", WANTED, **HTMX).status_code == 204
     row = Subscription.objects.get()
-    assert (row.user, row.news) == (cast.dave.user, ["failed"])
+    assert (row.user, row.events) == (cast.dave.user, ["failed"])
     assert "d@example.org" in dave.get("/notifications").content.decode()
     assert "d@example.org" not in sign_in("carol").get("/notifications").content.decode()
     assert sign_in("carol").post(f"/notifications/{row.pk}/delete").status_code == 404
@@ -34,6 +34,6 @@ def test_invalid_address_is_rejected_with_an_error(sign_in) -> None:
 
 def test_webhook_is_shown_without_its_secret(cast: Cast, sign_in) -> None:
     hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
-    subscribe(acting=cast.carol, place=cast.vision, to=hook, news=["failed"])
+    subscribe(acting=cast.carol, place=cast.vision, to=hook, events=["failed"])
     page = sign_in("carol").get("/notifications").content.decode()
     assert "hooks.slack.com/…cret" in page and "secretsecret" not in page

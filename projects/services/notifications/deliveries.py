@@ -90,12 +90,12 @@ def _write(
 
 def deliver(delivery: int, now: datetime) -> bool:
     """Attempt a delivery that is due and not being attempted elsewhere. Return True if it arrived."""
-    due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, due_at__lte=now)
-    if not due.update(due_at=now + ATTEMPT_TIMEOUT, tries=F("tries") + 1):
+    due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, next_attempt_at__lte=now)
+    if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
-    if row.tries > MAX_ATTEMPTS:  # this delivery kills its tasks
-        _end(row, Delivery.State.GIVEN_UP, now, tries=MAX_ATTEMPTS, last_error=WORKER_DIED)
+    if row.attempts > MAX_ATTEMPTS:  # this delivery kills its tasks
+        _end(row, Delivery.State.GIVEN_UP, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:
         send(row, now)
@@ -108,7 +108,9 @@ def deliver(delivery: int, now: datetime) -> bool:
 
 def enqueue_due(now: datetime) -> int:
     """Enqueue tasks for deliveries that are due for a retry or whose task died. Return the number."""
-    due = Delivery.objects.filter(state=Delivery.State.WAITING, due_at__lte=now).order_by("due_at", "pk")
+    due = Delivery.objects.filter(state=Delivery.State.WAITING, next_attempt_at__lte=now).order_by(
+        "next_attempt_at", "pk"
+    )
     waiting = list(due.values_list("pk", flat=True)[:MAX_BATCH])
     for pk in waiting:
         async_task(notify.TASK, pk)
@@ -119,8 +121,8 @@ def delete_old(*, before: datetime) -> int:
     return Delivery.objects.exclude(state=Delivery.State.WAITING).filter(at__lt=before).delete()[0]
 
 
-def delay_after(tries: int) -> timedelta:
-    return min(MAX_DELAY, FIRST_DELAY * 2 ** (tries - 1))
+def delay_after(attempts: int) -> timedelta:
+    return min(MAX_DELAY, FIRST_DELAY * 2 ** (attempts - 1))
 
 
 def _content(workload: Workload, event: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
@@ -137,11 +139,11 @@ def _content(workload: Workload, event: str, reason: str, message: str, now: dat
 
 
 def _failed(row: Delivery, error: DeliveryError, now: datetime) -> None:
-    if error.permanent or row.tries >= MAX_ATTEMPTS:
+    if error.permanent or row.attempts >= MAX_ATTEMPTS:
         _end(row, Delivery.State.GIVEN_UP, now, last_error=str(error)[:500])
         return
     Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
-        due_at=now + delay_after(row.tries), last_error=str(error)[:500]
+        next_attempt_at=now + delay_after(row.attempts), last_error=str(error)[:500]
     )
 
 

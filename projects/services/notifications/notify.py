@@ -34,7 +34,7 @@ def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
     )
     if workload.submitted_by_id is not None:
         places |= Q(user=workload.submitted_by_id)
-    for row in Subscription.objects.filter(places, news__contains=[event]).select_related("user"):
+    for row in Subscription.objects.filter(places, events__contains=[event]).select_related("user"):
         if row.user is None or _sees(row, workload):
             yield row.to, Channel(row.channel), row
 
@@ -61,7 +61,7 @@ def write(
         to=address,
         channel=channel,
         content=content,
-        due_at=now,
+        next_attempt_at=now,
     )
     async_task(TASK, row.pk)
     return row
@@ -102,7 +102,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
         f"The forecast for the end of the month is {forecast:,.1f}.",
         "at": now.isoformat(timespec="seconds"),
     }
-    rows = list(Subscription.objects.filter(places, news__contains=["budget"]))
+    rows = list(Subscription.objects.filter(places, events__contains=["budget"]))
     for row in rows:
         write("budget", (row.to, Channel(row.channel), row), content, now)
     return len(rows)
@@ -128,7 +128,7 @@ def notify_pools(now: datetime) -> int:
 
 
 def subscribed_to(event: str) -> QuerySet[Subscription]:
-    return Subscription.objects.filter(news__contains=[event]).order_by("pk")
+    return Subscription.objects.filter(events__contains=[event]).order_by("pk")
 
 
 def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
@@ -145,7 +145,7 @@ def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
 
 def _pending(row: Subscription, now: datetime) -> QuerySet[Workload]:
     rows = workloads_in_scope(row).filter(
-        phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.waiting_minutes)
+        phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.pending_minutes)
     )
     before = Delivery.objects.filter(
         kind="waiting", workload_id=OuterRef("pk"), to=row.to, at__gte=OuterRef("since")

@@ -26,24 +26,29 @@ Place = User | Department | Project | None  # None: the whole platform
 
 
 def subscribe(
-    *, acting: Acting, place: Place, to: str, news: Iterable[str], waiting_minutes: int = 60
+    *, acting: Acting, place: Place, to: str, events: Iterable[str], pending_minutes: int = 60
 ) -> Subscription:
     """Subscribe to events of one's own workloads, or of a project, department or platform one administers.
 
     Raises Invalid, Conflict (duplicate, or too many), Forbidden.
     """
     _require(acting, place)
-    channel, events = _checked(place, to, list(news), waiting_minutes)
+    channel, ordered_events = _checked(place, to, list(events), pending_minutes)
     scope = _columns(place)
     if Subscription.objects.filter(**scope).count() >= MAX_PER_SCOPE:
         raise Conflict(f"There are already {MAX_PER_SCOPE} subscriptions here. Delete one first.")
     subscription = Subscription(
-        **scope, news=events, waiting_minutes=waiting_minutes, to=to, channel=channel, made_by=acting.name
+        **scope,
+        events=ordered_events,
+        pending_minutes=pending_minutes,
+        to=to,
+        channel=channel,
+        created_by=acting.name,
     )
     try:
         with transaction.atomic():
             subscription.save()
-            _record(acting, "subscribe", subscription, {"news": events, "to": shown_address(to)})
+            _record(acting, "subscribe", subscription, {"events": ordered_events, "to": shown_address(to)})
     except IntegrityError:
         raise Conflict("This address is already subscribed here. Delete that subscription first.") from None
     return subscription
@@ -87,7 +92,7 @@ def _require(acting: Acting, place: Place) -> None:
         require(acting, Action.GRANT, place)
 
 
-def _checked(place: Place, to: str, news: list[str], minutes: int) -> tuple[Channel, list[str]]:
+def _checked(place: Place, to: str, events: list[str], minutes: int) -> tuple[Channel, list[str]]:
     problems: list[Problem] = []
     channel = channel_of(to) if len(to) <= 2000 else None
     if channel is None:
@@ -97,19 +102,19 @@ def _checked(place: Place, to: str, news: list[str], minutes: int) -> tuple[Chan
     ):
         problems.append(Problem("to", f"is not allowed: {reason}", shown_address(to), ALLOWED_HOOKS))
     allowed = EVENTS if place is None else WORKLOAD_EVENTS if isinstance(place, User) else SCOPE_EVENTS
-    for word in news:
+    for word in events:
         if word not in allowed:
             problems.append(
                 Problem("events", "is not an event of this scope", shown(word), ", ".join(allowed))
             )
-    if not news:
+    if not events:
         problems.append(Problem("events", "is empty", "", ", ".join(allowed)))
     if not 1 <= minutes <= MAX_PENDING_MINUTES:
         span = f"1 to {MAX_PENDING_MINUTES} minutes"
         problems.append(Problem("pending_minutes", "is out of range", shown(minutes), span))
     if problems or channel is None:
         raise Invalid(problems)
-    return channel, [word for word in EVENTS if word in news]
+    return channel, [word for word in EVENTS if word in events]
 
 
 def _columns(place: Place) -> dict[str, User | Department | Project | None]:

@@ -107,7 +107,7 @@ def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
 
 def test_its_owner_is_notified_once_across_schedulers(stage: Stage, impossible: Workload) -> None:
     user = stage.cast.alice.user
-    subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", news=["failed"])
+    subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", events=["failed"])
     stage.tick(3, seconds=30)
     stage.loop = stage.new_loop()  # knows nothing of earlier writes
     stage.tick(2, seconds=30)
