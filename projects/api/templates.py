@@ -98,7 +98,8 @@ class OneTemplate(ApiView):
         expected = expected_version(request, present.version if present else None)
         values = parse_body(request, TemplateValues)
         stored = templates.set_template(
-            acting=self.acting, project=project, name=template, text=_text(values), about=values.description,
+            acting=self.acting, project=project, name=template, text=_text(values),
+            description=values.description,
             expected_version=expected,
         )  # fmt: skip
         tag = etag(stored.version)
@@ -137,7 +138,7 @@ def _columns(row: Template) -> dict[str, Any]:
     return {
         "name": row.name,
         "project": row.project.name,
-        "description": row.about,
+        "description": row.description,
         "kind": str(templates.document_of(row).get("kind", "training")),
         "created_by": row.made_by.get_username() if row.made_by else None,
         "changed_by": row.changed_by,

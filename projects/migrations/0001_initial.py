@@ -2291,7 +2291,7 @@ class Migration(migrations.Migration):
                         ],
                     ),
                 ),
-                ("about", models.CharField(blank=True, max_length=200)),
+                ("description", models.CharField(blank=True, max_length=200)),
                 ("text", models.TextField(help_text="YAML document of this project; the name is optional.")),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),

@@ -32,8 +32,8 @@ roles:
 def create_templates(scene: Any) -> None:
     dave, ada = (Acting.person(scene.people[name]) for name in ("dave", "ada"))
     vision, speech = scene.projects["vision"], scene.projects["speech"]
-    for name, text, about in (
+    for name, text, description in (
         ("nightly", NIGHTLY, "The run of every night"), ("notebook", NOTEBOOK, "Half a GPU to try things"),
     ):  # fmt: skip
-        set_template(acting=dave, project=vision, name=name, text=text, about=about)
+        set_template(acting=dave, project=vision, name=name, text=text, description=description)
     set_template(acting=ada, project=speech, name="transcribe", text=NIGHTLY)

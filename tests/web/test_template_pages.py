@@ -19,7 +19,7 @@ PAGE = "/templates/vision/nightly/edit"
 @pytest.fixture
 def nightly(cast: Cast) -> Template:
     return set_template(
-        acting=cast.dave, project=cast.vision, name="nightly", text=TEXT, about="<b>every night</b>"
+        acting=cast.dave, project=cast.vision, name="nightly", text=TEXT, description="<b>every night</b>"
     )
 
 
@@ -30,7 +30,7 @@ def dave(cast: Cast, sign_in: Any) -> Client:
 
 def edit_form(template: Template, **values: Any) -> dict[str, Any]:
     return {
-        "document": template.text, "agreed": template.text, "about": template.about,
+        "document": template.text, "agreed": template.text, "description": template.description,
         "version": template.version, "step": "save", **values,
     }  # fmt: skip
 
@@ -63,14 +63,14 @@ def test_template_list_offers_actions_by_role(nightly: Template, sign_in: Any) -
 def test_template_is_edited_in_form_and_document(nightly: Template, dave: Client) -> None:
     page = dave.get(PAGE).content.decode()
     assert "# every night" in page and 'name="f:roles[0].gpu"' in page
-    typed = edit_form(nightly, about="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
+    typed = edit_form(nightly, description="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
     answer = dave.post(PAGE, typed, **HTMX)
     assert answer.headers["HX-Redirect"] == "/templates"
     nightly.refresh_from_db()
-    assert (nightly.text, nightly.about) == (TEXT.replace("gpu: 1", "gpu: 0.5"), "weekly")
+    assert (nightly.text, nightly.description) == (TEXT.replace("gpu: 1", "gpu: 0.5"), "weekly")
     row = Audit.objects.filter(action="set_template").latest("pk")
     assert (row.actor, row.object_name) == ("dave", "vision/nightly")
-    assert set(row.after or {}) == {"about", "document"}
+    assert set(row.after or {}) == {"description", "document"}
 
 
 def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
@@ -113,7 +113,12 @@ def test_workload_is_saved_as_template_without_its_name(cast: Cast, dave: Client
     assert f"/templates/save?like={like.pk}" in page and f"/submit?like={like.pk}" in page
     form = dave.get(f"/templates/save?like={like.pk}&project=vision").context["form"]
     assert "name: train" not in form["document"].value() and "project:" not in form["document"].value()
-    values = {"project": "vision", "name": "from-train", "about": "", "document": form["document"].value()}
+    values = {
+        "project": "vision",
+        "name": "from-train",
+        "description": "",
+        "document": form["document"].value(),
+    }
     assert dave.post("/templates/save", values, **HTMX).status_code == 204
     again = dave.post("/templates/save", values, **HTMX)
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()

@@ -33,7 +33,7 @@ def set_template(
     project: Project,
     name: str,
     text: str,
-    about: str = "",
+    description: str = "",
     expected_version: int | None = None,
 ) -> Template:
     """Create or change a template; `expected_version` 0 means "none yet".
@@ -42,7 +42,7 @@ def set_template(
     Invalid, Conflict (too many), PreconditionFailed, Forbidden, NotFound.
     """
     require(acting, Action.SUBMIT, project)
-    _check(project, name, text, about)
+    _check(project, name, text, description)
     try:
         with with_living_references(project.name):
             rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
@@ -54,7 +54,7 @@ def set_template(
                 require_change(acting, stored)
             template = stored or Template(project=project, name=name, made_by=acting.user, version=0)
             before = values_of(stored) if stored else None
-            template.text, template.about = text, about
+            template.text, template.description = text, description
             if before != values_of(template):
                 template.version = max(template.version + 1, time.time_ns() // 1000)
                 template.changed_by = acting.name
@@ -101,16 +101,16 @@ def document_of(template: Template) -> dict[str, Any]:
 
 
 def values_of(template: Template) -> dict[str, Any]:
-    return {"about": template.about, "document": template.text}
+    return {"description": template.description, "document": template.text}
 
 
-def _check(project: Project, name: str, text: str, about: str) -> None:
+def _check(project: Project, name: str, text: str, description: str) -> None:
     problems: list[Problem] = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a name", shown(name), NAME_ALLOWED))
-    if len(about) > MAX_DESCRIPTION or hidden_character(about):
+    if len(description) > MAX_DESCRIPTION or hidden_character(description):
         allowed = f"one line of at most {MAX_DESCRIPTION} characters"
-        problems.append(Problem("description", "is not a single line of text", shown(about), allowed))
+        problems.append(Problem("description", "is not a single line of text", shown(description), allowed))
     extra: dict[str, Any] = {}
     try:
         check_document(project, text)

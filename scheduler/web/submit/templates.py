@@ -29,7 +29,7 @@ Row = tuple[Template, bool, bool]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
-    Column("description", "Description", lambda row: row[0].about),
+    Column("description", "Description", lambda row: row[0].description),
     Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
     Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
 )
@@ -40,7 +40,7 @@ class SaveForm(forms.Form):
 
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
-    about = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
+    description = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
     then = forms.CharField(widget=forms.HiddenInput, required=False)
 
@@ -51,7 +51,7 @@ class Page:
 
     project: Project
     name: str = ""
-    about: str = ""
+    description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
     named: list[Problem] = field(default_factory=list)  # of its name and purpose
@@ -111,8 +111,8 @@ def save(request: Request) -> HttpResponse:
         try:
             made = service.set_template(
                 acting=request.acting, project=find_project(request.acting, values["project"]),
-                name=values["name"], text=values["document"].replace("\r\n", "\n"), about=values["about"],
-                expected_version=0,
+                name=values["name"], text=values["document"].replace("\r\n", "\n"),
+                description=values["description"], expected_version=0,
             )  # fmt: skip
         except PreconditionFailed:
             form.add_error(
@@ -139,13 +139,13 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     else:
         request.require("submit", owner)
     if request.method == "GET":
-        about, version = (stored.about, stored.version) if stored else ("", 0)
+        description, version = (stored.description, stored.version) if stored else ("", 0)
         text = stored.text if stored else template_text("")
-        return _page(request, opened(text), Page(owner, name, about, version))
+        return _page(request, opened(text), Page(owner, name, description, version))
     values = request.POST
     draft = sent(values, _offer(request))
     shows = Page(
-        owner, name or values.get("name", ""), values.get("about", ""), _number(values.get("version"))
+        owner, name or values.get("name", ""), values.get("description", ""), _number(values.get("version"))
     )
     wanted = values.get("step", "")
     if wanted != SAVE:
@@ -155,7 +155,8 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         if draft.problems:
             raise Invalid(draft.problems)
         made = service.set_template(
-            acting=request.acting, project=owner, name=shows.name, text=draft.text, about=shows.about,
+            acting=request.acting, project=owner, name=shows.name, text=draft.text,
+            description=shows.description,
             expected_version=shows.version,
         )  # fmt: skip
         return done(request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True)
@@ -245,7 +246,7 @@ def _take(shows: Page, error: BerthError) -> None:
         return
     inside = f"{service.DOCUMENT_PATH}."
     for each in error.problems:
-        if each.path in ("name", "about", "description"):
+        if each.path in ("name", "description"):
             shows.named.append(each)
         else:
             path = each.path.removeprefix(inside) if each.path != service.DOCUMENT_PATH else ""
