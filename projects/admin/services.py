@@ -29,9 +29,9 @@ class EngineAdmin(ReadOnly):
 
 @admin.register(ScaleRequest)
 class ScaleRequestAdmin(ReadOnly):
-    list_display = ("created_at", "service", "direction", "status", "num_replicas", "asked_by", "failure")
+    list_display = ("created_at", "service", "direction", "status", "num_replicas", "requested_by", "failure")
     list_filter = ("direction", "status", "by_autoscaler", ("created_at", TimesBetween))
-    search_fields = ("service__workload__name", "asked_by", "error_message")
+    search_fields = ("service__workload__name", "requested_by", "error_message")
     list_select_related = ("service__workload",)
     date_hierarchy = "created_at"
     readonly_fields = ("its_way",)

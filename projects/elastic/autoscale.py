@@ -111,7 +111,7 @@ def _evaluate(
     decision = decide(window, fleet, config, clock_of(service, now), pending)
     crash_point("services.decided")
     decision_data = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
-    columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "trouble": ""}
+    columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}
     with ports.fence():
         remember(service, **columns)
         return decision.action is not Action.NONE and _submit(
@@ -129,7 +129,7 @@ def _submit(service: Service, decision: Decision, count: int, metrics: dict[str,
             accepted = scale_in(acting=AUTOSCALER, service=service, parameters=parameters, now=now)
     except BerthError as error:
         log.warning("the scale request of the autoscaler of %s was rejected: %s", service, error)
-        remember(service, trouble=str(error))
+        remember(service, last_error=str(error))
         return False
     request = accepted.request
     assert request is not None, "this was no dry run"

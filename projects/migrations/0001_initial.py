@@ -636,7 +636,7 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, help_text="rollback_all or keep_partial.", max_length=12),
                 ),
                 ("force", models.BooleanField(default=False)),
-                ("asked_by", models.CharField(max_length=150)),
+                ("requested_by", models.CharField(max_length=150)),
                 ("by_autoscaler", models.BooleanField(default=False)),
                 ("reason", models.TextField(blank=True)),
                 ("created_at", models.DateTimeField()),
@@ -1119,7 +1119,7 @@ class Migration(migrations.Migration):
                 ("issuer", models.CharField(max_length=255)),
                 ("subject", models.CharField(max_length=255)),
                 (
-                    "made_at",
+                    "created_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(), editable=False
                     ),
@@ -1744,7 +1744,7 @@ class Migration(migrations.Migration):
                 ),
                 ("scraped_at", models.DateTimeField(blank=True, null=True)),
                 ("evaluated_at", models.DateTimeField(blank=True, null=True)),
-                ("trouble", models.TextField(blank=True, help_text="Error of the last decision.")),
+                ("last_error", models.TextField(blank=True, help_text="Error of the last decision.")),
                 (
                     "service",
                     models.OneToOneField(

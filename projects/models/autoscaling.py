@@ -20,7 +20,7 @@ class Autoscaler(models.Model):
     last_scale_action = models.CharField(max_length=9, choices=Direction.choices, blank=True)
     scraped_at = models.DateTimeField(null=True, blank=True)
     evaluated_at = models.DateTimeField(null=True, blank=True)
-    trouble = models.TextField(blank=True, help_text="Error of the last decision.")
+    last_error = models.TextField(blank=True, help_text="Error of the last decision.")
 
     def __str__(self) -> str:
         return f"autoscaler of {self.service}"

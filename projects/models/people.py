@@ -95,7 +95,7 @@ class Identity(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities")
     issuer = models.CharField(max_length=255)
     subject = models.CharField(max_length=255)
-    made_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["id"]

@@ -101,7 +101,7 @@ class ScaleRequest(models.Model):
     timeout_secs = models.FloatField()
     policy = models.CharField(max_length=12, blank=True, help_text="rollback_all or keep_partial.")
     force = models.BooleanField(default=False)
-    asked_by = models.CharField(max_length=150)
+    requested_by = models.CharField(max_length=150)
     by_autoscaler = models.BooleanField(default=False)
     reason = models.TextField(blank=True)
     created_at = models.DateTimeField()

@@ -75,7 +75,7 @@ def test_service_metrics_include_engines_requests_and_missing_metrics(cast: Cast
             service=service, number=number, origin="initial", state=state, since=at, created_at=at,
             is_healthy=healthy, running=running, ended_at=at if state == "REMOVED" else None,
         )  # fmt: skip
-    Autoscaler.objects.create(service=service, enabled=True, trouble="no metrics")
+    Autoscaler.objects.create(service=service, enabled=True, last_error="no metrics")
     metrics = metric_values()
     assert metrics['berth_service_engines{project="ads",service="llm",state="active"}'] == 2
     assert metrics['berth_service_engines{project="ads",service="llm",state="creating"}'] == 1

@@ -109,7 +109,7 @@ def _request(
     return ScaleRequest.objects.create(
         service=service, direction="scale_out", mode="managed", status=status, model_name="llama-70b",
         num_replicas=to, timeout_secs=1800, policy="rollback_all", by_autoscaler=by_autoscaler,
-        asked_by="autoscaler" if by_autoscaler else "dave", created_at=at, updated_at=at,
+        requested_by="autoscaler" if by_autoscaler else "dave", created_at=at, updated_at=at,
         reason="Conditions met: token_usage_high, queue_backlog" if by_autoscaler else "",
         ended_at=at + timedelta(minutes=2) if final else None, deadline=at + timedelta(minutes=30),
     )  # fmt: skip

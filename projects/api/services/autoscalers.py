@@ -188,10 +188,10 @@ class AutoscalerHealth(ServiceView):
         no_query(request)
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
-        message = row.trouble or ("" if running else "Not evaluated recently. Check the scheduler.")
+        message = row.last_error or ("" if running else "Not evaluated recently. Check the scheduler.")
         return Response(
             AutoscalerHealthAnswer(
-                status="healthy" if running and not row.trouble else "unhealthy", enabled=row.enabled,
+                status="healthy" if running and not row.last_error else "unhealthy", enabled=row.enabled,
                 running=running,
                 last_evaluated_at=seconds(row.scraped_at) if row.scraped_at else None, message=message,
             )
@@ -241,7 +241,7 @@ def status_of(service: Service) -> AutoscalerStatusAnswer:
         last_scale_time=seconds(last.created_at) if last else None,
         last_scale_action=last.direction if last else None,  # type: ignore[arg-type]
         last_decision=ScaleDecisionAnswer(**row.last_decision) if row.last_decision else None,
-        pending_requests=list(pending), recent_metrics=snapshot(window_of(row), config), error=row.trouble,
+        pending_requests=list(pending), recent_metrics=snapshot(window_of(row), config), error=row.last_error,
     )  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def answer(row: ScaleRequest) -> ScaleRequestAnswer:
         created_at=seconds(row.created_at), updated_at=seconds(row.updated_at),
         deadline=seconds(row.deadline), error_message=row.error_message or None,
         failure=row.failure or None, weight_version=row.weight_version or None, force=row.force,
-        requested_by=row.asked_by, reason=row.reason,
+        requested_by=row.requested_by, reason=row.reason,
         steps=[_step(step) for step in row.steps.all()],
         waiting=_waiting(engines),
     )  # fmt: skip

@@ -69,6 +69,6 @@ def _scaling() -> Iterable[Metric]:
         labels=SERVICE,
     )
     minds = Autoscaler.objects.filter(Q(enabled=True), service__ended_at__isnull=True)
-    for project, service, trouble in minds.values_list(*OF_SERVICE, "trouble"):
-        blind.add_metric([project, service], float(bool(trouble)))
+    for project, service, last_error in minds.values_list(*OF_SERVICE, "last_error"):
+        blind.add_metric([project, service], float(bool(last_error)))
     yield from (under_way, blind)
