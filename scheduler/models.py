@@ -251,7 +251,7 @@ class QueueStanding(models.Model):
         ]
 
 
-class PodUse(models.Model):
+class PodUtilization(models.Model):
     """The last measurement of a pod's processes and devices."""
 
     pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
@@ -268,15 +268,15 @@ class PodUse(models.Model):
     )
 
 
-class NodeUse(models.Model):
+class NodeUtilization(models.Model):
     """The last measurement of a node's GPUs. A node without a row was never measured."""
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
-    devices = models.JSONField(help_text="For each device, as in PodUse.")
+    devices = models.JSONField(help_text="For each device, as in PodUtilization.")
 
 
-class UsePoint(models.Model):
+class UtilizationPoint(models.Model):
     """Utilization of a pod in one minute or hour, as sums over the measured seconds.
 
     Each holder of a shared device is charged its utilization in proportion to the part it holds.

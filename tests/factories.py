@@ -15,9 +15,9 @@ from scheduler.models import (
     Cycle,
     DeviceClaim,
     Eviction,
-    PodUse,
+    PodUtilization,
     QueueStanding,
-    UsePoint,
+    UtilizationPoint,
 )
 from scheduler.reports.invariants import NAME
 
@@ -159,10 +159,10 @@ def used(
     gpu_memory: int | None = 40960,
     at: datetime | None = None,
     busy_at: datetime | None = None,
-) -> PodUse:
+) -> PodUtilization:
     """Create the last measurement of a pod; `busy` is a percentage per device."""
     devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
-    return PodUse.objects.create(
+    return PodUtilization.objects.create(
         pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
         busy_at=busy_at or (timezone.now() if busy and busy[0] is not None else None),
     )  # fmt: skip
@@ -171,11 +171,11 @@ def used(
 def used_then(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
-) -> UsePoint:  # fmt: skip
+) -> UtilizationPoint:  # fmt: skip
     """Create the usage of a pod in the minute or hour from `at`; `gpus` devices were `busy` percent."""
     began = at.replace(second=0, microsecond=0, **({"minute": 0} if step == 3600 else {}))
     measured = gpus * MILLI * step
-    return UsePoint.objects.create(
+    return UtilizationPoint.objects.create(
         pod=pod, step=step, at=began, seconds=step, cpu_milli_seconds=cpu * step, memory_mib=memory,
         gpu_milli_seconds=measured, gpu_busy_milli_seconds=measured * busy / 100, gpu_memory_mib=gpu_memory,
     )  # fmt: skip

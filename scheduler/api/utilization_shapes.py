@@ -60,14 +60,14 @@ def use_answer(use: summary.Use) -> UseAnswer:
         pods=use.pods,
         pods_measured=use.measured,
         allocated=AllocatedAnswer(
-            gpu=_whole(use.held_gpu_milli), cpu=_whole(use.held_cpu_milli), memory_mib=use.held_memory_mib,
-            gpu_memory_mib=use.held_gpu_memory_mib,
+            gpu=_whole(use.allocated_gpu_milli), cpu=_whole(use.allocated_cpu_milli),
+            memory_mib=use.allocated_memory_mib, gpu_memory_mib=use.allocated_gpu_memory_mib,
         ),
         used=InUseAnswer(
             gpu=from_milli(use.gpu_milli), cpu=from_milli(use.cpu_milli), memory_mib=use.memory_mib,
             gpu_memory_mib=use.gpu_memory_mib,
         ),
-        gpus_measured=_whole(use.known_gpu_milli),
+        gpus_measured=_whole(use.measured_gpu_milli),
         gpu_busy_percent=use.busy_percent,
     )  # fmt: skip
 
@@ -77,14 +77,14 @@ def point_answers(points: Iterable[Point]) -> list[UsePointAnswer]:
         UsePointAnswer(
             at=point.at,
             allocated=AllocatedAnswer(
-                gpu=_whole(point.held_gpu_milli), cpu=_whole(point.held_cpu_milli),
-                memory_mib=point.held_memory_mib, gpu_memory_mib=point.held_gpu_memory_mib,
+                gpu=_whole(point.allocated_gpu_milli), cpu=_whole(point.allocated_cpu_milli),
+                memory_mib=point.allocated_memory_mib, gpu_memory_mib=point.allocated_gpu_memory_mib,
             ),
             used=InUseAnswer(
                 gpu=from_milli(point.gpu_milli), cpu=from_milli(point.cpu_milli), memory_mib=point.memory_mib,
                 gpu_memory_mib=point.gpu_memory_mib,
             ),
-            gpus_measured=_whole(point.known_gpu_milli),
+            gpus_measured=_whole(point.measured_gpu_milli),
         )
         for point in points
     ]  # fmt: skip

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="NodeUse",
+            name="NodeUtilization",
             fields=[
                 (
                     "node",
@@ -28,11 +28,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("devices", models.JSONField(help_text="For each device, as in PodUse.")),
+                ("devices", models.JSONField(help_text="For each device, as in PodUtilization.")),
             ],
         ),
         migrations.CreateModel(
-            name="PodUse",
+            name="PodUtilization",
             fields=[
                 (
                     "pod",
@@ -540,7 +540,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="UsePoint",
+            name="UtilizationPoint",
             fields=[
                 (
                     "id",

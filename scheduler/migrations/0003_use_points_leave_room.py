@@ -1,8 +1,8 @@
-"""Here rows that change every few seconds get room beside them, so that a change stays on their page."""
+"""Leave free space in pages of rows that change every few seconds, so that updates stay on their page."""
 
 from django.db import migrations
 
-TABLES = ("scheduler_usepoint", "scheduler_poduse", "scheduler_nodeuse")
+TABLES = ("scheduler_utilizationpoint", "scheduler_podutilization", "scheduler_nodeutilization")
 
 
 class Migration(migrations.Migration):

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from berth.client.models.usage import ClusterUse, NodeUse, OneWorkloadUse, WorkloadUse
 from projects.models import Pod, Project
-from scheduler.models import NodeUse as NodeUseRow
+from scheduler.models import NodeUtilization
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -53,7 +53,7 @@ def test_node_utilization_includes_all_gpus_and_pods(cast: Cast, dave: Caller) -
     make.used(ours, 50)
     make.used(theirs, cpu=250)
     node = ours.node
-    NodeUseRow.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
+    NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[500, 100], [30, None]])
     utilization = NodeUse.model_validate(dave.get(f"nodes/{node.name}/utilization").json())
     assert [(each.index, each.busy_percent, each.memory_mib) for each in utilization.devices] == [
         (0, 50.0, 100), (1, 3.0, None),

@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from scheduler.models import NodeUse
+from scheduler.models import NodeUtilization
 from tests import factories as make
 from tests.cast import Cast
 from tests.scraping import scraped
@@ -20,7 +20,7 @@ def test_utilization_is_exported_by_pool_and_device(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.used(make.place(work, node, [0]), 50, cpu=1500, memory=1024, busy_at=make.ago(hours=2))
     make.used(make.place(work, node, [1]), None, cpu=500, memory=1024, gpu_memory=None)
-    NodeUse.objects.create(node=node, at=timezone.now(), devices=[[500, 3], [None, None]])
+    NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[500, 3], [None, None]])
     assert metric_lines("berth_pool_gpus_measured{", "berth_pool_gpus_used{", "berth_pool_cores_",
                 "berth_gpu_utilization_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{",
                 "berth_pool_memory_used") == [

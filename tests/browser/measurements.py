@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from pools.models import Node
 from projects.models import Pod
-from scheduler.models import NodeUse
+from scheduler.models import NodeUtilization
 from tests import factories as make
 
 MINUTES, HOURS = 60, 24
@@ -22,7 +22,7 @@ def create_measurements() -> None:
         _measure(pod, number, now)
     for node in Node.objects.filter(pool__name="train", state="ready"):
         devices = [[(870 - 40 * n) % 1000, 61_000 - 900 * n] for n in range(node.gpus)]
-        NodeUse.objects.create(node=node, at=now, devices=devices)
+        NodeUtilization.objects.create(node=node, at=now, devices=devices)
 
 
 def _measure(pod: Pod, number: int, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from scheduler.models import PodUse
+from scheduler.models import PodUtilization
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 
@@ -18,7 +18,7 @@ def test_utilization_refreshes_and_keeps_open_parts_and_span(opened: Open, scene
         page.get_by_role("link", name="6 hours").click()
         expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
         use.get_by_text("By pod", exact=True).click()
-        PodUse.objects.filter(pod__workload=workload).update(cpu_milli=125)
+        PodUtilization.objects.filter(pod__workload=workload).update(cpu_milli=125)
         page.evaluate(REFRESH)
         expect(use.locator("dd").first).to_have_text("1")
         expect(use.locator("#use-pods")).to_have_attribute("open", "")

@@ -205,7 +205,7 @@ def test_secret_of_a_webhook_address_is_masked() -> None:
 
 
 def test_idle_gpus_are_notified_once_per_idle_period(cast: Cast) -> None:
-    from scheduler.models import PodUse
+    from scheduler.models import PodUtilization
 
     subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["idle"])
     subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", events=["idle"])
@@ -219,5 +219,5 @@ def test_idle_gpus_are_notified_once_per_idle_period(cast: Cast) -> None:
     assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
     assert content["message"].startswith("1 allocated GPUs have been idle")
     later = now + timedelta(hours=5)
-    PodUse.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
+    PodUtilization.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
     assert notify_idle(later) == 1

@@ -10,7 +10,7 @@ from berth.server.web.charts.steps import HEIGHT
 from pools.models import Node, NodePool, ScalingEvent
 from projects.models import MetricsPoint, Pod, Service, Workload
 from projects.services import workloads
-from scheduler.models import Allocation, NodeUse
+from scheduler.models import Allocation, NodeUtilization
 from tests import factories as make
 from tests.cast import Cast
 from tests.services.stage import document
@@ -72,7 +72,7 @@ def test_node_page_shows_gpu_utilization_without_workload_names(cast: Cast, sign
     make.used(pod, 25)
     path = f"/nodes/{pod.node.name}/utilization"
     assert "is not measured" in page(sign_in("grace"), path)
-    NodeUse.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
+    NodeUtilization.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
     text = page(sign_in("grace"), path)
     assert "GPU 0: 0 % used, 4 MiB" in text
     assert "GPU 1: 25.5 % used, 2 GiB" in text

@@ -198,8 +198,8 @@ def _request(
         model_name=service.model_name, num_replicas=parameters.num_replicas,
         engine_urls=[] if parameters.num_replicas > 0 else list(parameters.urls), timeout_secs=seconds,
         force=parameters.force,
-        requested_by=acting.name, by_autoscaler=parameters.by_autoscaler, reason=parameters.reason, created_at=at,
-        updated_at=at, deadline=at + timedelta(seconds=seconds),
+        requested_by=acting.name, by_autoscaler=parameters.by_autoscaler, reason=parameters.reason,
+        created_at=at, updated_at=at, deadline=at + timedelta(seconds=seconds),
     )  # fmt: skip
 
 

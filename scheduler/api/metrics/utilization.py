@@ -56,9 +56,9 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
         "used": GaugeMetricFamily("berth_pool_memory_used_bytes", "That they use.", labels=["pool"]),
     }
     for name, use in by_pool.items():
-        measured.add_metric([name], use.known_gpu_milli / MILLI)
-        cores["held"].add_metric([name], use.held_cpu_milli / MILLI)
-        memory["held"].add_metric([name], use.held_memory_mib * MIB)
+        measured.add_metric([name], use.measured_gpu_milli / MILLI)
+        cores["held"].add_metric([name], use.allocated_cpu_milli / MILLI)
+        memory["held"].add_metric([name], use.allocated_memory_mib * MIB)
         if use.gpu_milli is not None:
             busy.add_metric([name], use.gpu_milli / MILLI)
         if use.cpu_milli is not None:

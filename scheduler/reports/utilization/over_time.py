@@ -9,7 +9,7 @@ from django.db.models import F, Func, IntegerField, Q, Sum, Value
 from django.db.models.functions import NullIf
 
 from pools.models import NodePool
-from scheduler.models import UsePoint
+from scheduler.models import UtilizationPoint
 from scheduler.reports.usage.pool_hours import allocation_course
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
@@ -25,13 +25,13 @@ class Point:
     """Sums over pods that were measured; `held_` fields are their allocations. None: not measured."""
 
     at: datetime
-    held_gpu_milli: int
-    held_cpu_milli: int
-    held_memory_mib: int
-    held_gpu_memory_mib: int
+    allocated_gpu_milli: int
+    allocated_cpu_milli: int
+    allocated_memory_mib: int
+    allocated_gpu_memory_mib: int
     cpu_milli: int
     memory_mib: int
-    known_gpu_milli: int
+    measured_gpu_milli: int
     gpu_milli: int | None
     gpu_memory_mib: int | None
 
@@ -72,7 +72,7 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
 
     Periods without measurements are missing.
     """
-    rows = UsePoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
+    rows = UtilizationPoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
     seconds = NullIf(F("seconds"), Value(0.0))
     sums = rows.order_by().values("at").annotate(
         held_gpu=Sum(F(f"{HELD}gpu_milli") * DEVICES),
@@ -88,13 +88,13 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
     return [
         Point(
             at=row["at"],
-            held_gpu_milli=row["held_gpu"] or 0,
-            held_cpu_milli=row["held_cpu"] or 0,
-            held_memory_mib=row["held_memory"] or 0,
-            held_gpu_memory_mib=(row["held_gpu_memory"] or 0) // 1000,
+            allocated_gpu_milli=row["held_gpu"] or 0,
+            allocated_cpu_milli=row["held_cpu"] or 0,
+            allocated_memory_mib=row["held_memory"] or 0,
+            allocated_gpu_memory_mib=(row["held_gpu_memory"] or 0) // 1000,
             cpu_milli=round(row["cpu"] or 0),
             memory_mib=row["memory"] or 0,
-            known_gpu_milli=round(row["known_milli"] or 0),
+            measured_gpu_milli=round(row["known_milli"] or 0),
             gpu_milli=round(row["busy"]) if row["known_milli"] else None,
             gpu_memory_mib=row["gpu_memory"],
         )
@@ -106,7 +106,7 @@ def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Us
     """Return the last hours, oldest first, for the workloads of all tenants."""
     wanted = list(pools)
     allocated = allocation_course(wanted, now, hours)
-    rows = UsePoint.objects.filter(
+    rows = UtilizationPoint.objects.filter(
         step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
     ).order_by()
     sums = rows.values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))

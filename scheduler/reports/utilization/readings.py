@@ -66,7 +66,7 @@ def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime])
     """Read the utilization of all running pods; runtimes that do not answer are left out."""
     running = [Running._make(row) for row in _running()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
-    before = models.PodUse.objects.in_bulk([each.pod_id for each in running])
+    before = models.PodUtilization.objects.in_bulk([each.pod_id for each in running])
     outside_transactions()
     measured = _measured(running, nodes, runtime_of)
     at = now()
@@ -86,7 +86,11 @@ def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime])
 
 
 def reading(
-    pod: Running, use: PodUse, devices: tuple[OfDevice, ...], before: models.PodUse | None, at: datetime
+    pod: Running,
+    use: PodUse,
+    devices: tuple[OfDevice, ...],
+    before: models.PodUtilization | None,
+    at: datetime,
 ) -> Reading:
     """Return a reading; CPU time counts since the previous reading, or since the pod started."""
     since = before.at if before is not None else pod.started_at or at
@@ -151,7 +155,7 @@ def _busy(devices: Iterable[OfDevice]) -> int | None:
     return round(sum(measured) / len(measured)) if measured else None
 
 
-def _busy_at(busy: int | None, before: models.PodUse | None, at: datetime) -> datetime | None:
+def _busy_at(busy: int | None, before: models.PodUtilization | None, at: datetime) -> datetime | None:
     if busy is None:
         return None
     if busy >= settings.BERTH_IDLE_GPU_PERCENT * 10:

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from berth.db.crash_points import crash_point
 from berth.db.lease import Held, fenced
-from scheduler.models import NodeUse, PodUse, UsePoint
+from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from scheduler.reports.utilization.readings import Reading, Readings
 
 MINUTE, HOUR = 60, 3600
@@ -23,7 +23,7 @@ READINGS = """
     )
 """
 NOW = f"""{READINGS}
-    INSERT INTO {PodUse._meta.db_table}
+    INSERT INTO {PodUtilization._meta.db_table}
            (pod_id, at, cpu_seconds, cpu_milli, memory_mib, devices, busy_at)
     SELECT pod_id, at, cpu_seconds, cpu_milli, memory_mib, devices, busy_at FROM reading ORDER BY pod_id
     ON CONFLICT (pod_id) DO UPDATE SET
@@ -31,7 +31,7 @@ NOW = f"""{READINGS}
         memory_mib = EXCLUDED.memory_mib, devices = EXCLUDED.devices, busy_at = EXCLUDED.busy_at
 """  # noqa: S608
 OVER_TIME = f"""{READINGS}
-    INSERT INTO {UsePoint._meta.db_table} AS stored
+    INSERT INTO {UtilizationPoint._meta.db_table} AS stored
            (pod_id, step, at, seconds, cpu_milli_seconds, memory_mib, gpu_milli_seconds,
             gpu_busy_milli_seconds, gpu_memory_mib)
     SELECT pod_id, step, to_timestamp(floor(extract(epoch FROM at) / step) * step), seconds,
@@ -48,7 +48,7 @@ OVER_TIME = f"""{READINGS}
         gpu_memory_mib = greatest(stored.gpu_memory_mib, EXCLUDED.gpu_memory_mib)
 """  # noqa: S608
 ON_NODES = f"""
-    INSERT INTO {NodeUse._meta.db_table} (node_id, at, devices)
+    INSERT INTO {NodeUtilization._meta.db_table} (node_id, at, devices)
     SELECT reading.node_id, %(at)s, reading.devices
       FROM jsonb_to_recordset(%(readings)s::jsonb) AS reading(node_id bigint, devices jsonb)
       JOIN pools_node ON pools_node.id = reading.node_id
@@ -56,8 +56,8 @@ ON_NODES = f"""
     ON CONFLICT (node_id) DO UPDATE SET at = EXCLUDED.at, devices = EXCLUDED.devices
 """  # noqa: S608
 DROP = f"""
-    DELETE FROM {UsePoint._meta.db_table} WHERE id IN (
-        SELECT id FROM {UsePoint._meta.db_table} WHERE step = %s AND at < %s LIMIT %s)
+    DELETE FROM {UtilizationPoint._meta.db_table} WHERE id IN (
+        SELECT id FROM {UtilizationPoint._meta.db_table} WHERE step = %s AND at < %s LIMIT %s)
 """  # noqa: S608
 AT_ONCE = 20_000
 
@@ -79,8 +79,10 @@ def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:
     """Delete old points and the measurements of ended pods and nodes; return how many rows."""
     deleted = sum(_drop(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before)))
     with transaction.atomic():
-        deleted += PodUse.objects.filter(pod__ended_at__isnull=False, at__lt=minutes_before).delete()[0]
-        deleted += NodeUse.objects.filter(node__state="ended").delete()[0]
+        deleted += PodUtilization.objects.filter(pod__ended_at__isnull=False, at__lt=minutes_before).delete()[
+            0
+        ]
+        deleted += NodeUtilization.objects.filter(node__state="ended").delete()[0]
     return deleted
 
 

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from projects.idle_gpus import FRESH, RUNS
-from scheduler.models import Allocation, NodeUse
+from scheduler.models import Allocation, NodeUtilization
 from scheduler.reports.utilization.readings import OfDevice
 
 MILLI = 1000
@@ -21,17 +21,17 @@ MILLI = 1000
 class Use:
     """Allocated and used resources of one or more pods. None: not measured.
 
-    `known_gpu_milli` is the part of the allocated GPUs with measured utilization.
+    `measured_gpu_milli` is the part of the allocated GPUs with measured utilization.
     """
 
     at: datetime | None = None
     pods: int = 0
     measured: int = 0
-    held_gpu_milli: int = 0
-    held_cpu_milli: int = 0
-    held_memory_mib: int = 0
-    held_gpu_memory_mib: int = 0
-    known_gpu_milli: int = 0
+    allocated_gpu_milli: int = 0
+    allocated_cpu_milli: int = 0
+    allocated_memory_mib: int = 0
+    allocated_gpu_memory_mib: int = 0
+    measured_gpu_milli: int = 0
     gpu_milli: int | None = None
     gpu_memory_mib: int | None = None
     cpu_milli: int | None = None
@@ -40,9 +40,9 @@ class Use:
     @property
     def busy_percent(self) -> float | None:
         """Utilization of the measured GPUs in percent."""
-        if self.gpu_milli is None or not self.known_gpu_milli:
+        if self.gpu_milli is None or not self.measured_gpu_milli:
             return None
-        return round(100 * self.gpu_milli / self.known_gpu_milli, 1)
+        return round(100 * self.gpu_milli / self.measured_gpu_milli, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ def together(uses: Iterable[Use]) -> Use:
     """Return the sum of all; a value is None if it was measured for none of them."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
-    held = ("pods", "measured", "held_gpu_milli", "held_cpu_milli", "held_memory_mib",
-            "held_gpu_memory_mib", "known_gpu_milli")  # fmt: skip
+    held = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
+            "allocated_gpu_memory_mib", "measured_gpu_milli")  # fmt: skip
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
     values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in held}
     values |= {name: _sum(getattr(use, name) for use in uses) for name in used}
@@ -105,7 +105,7 @@ def together(uses: Iterable[Use]) -> Use:
 
 def devices_of(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
     """Return the measured GPUs of each node; nodes without measurements are missing."""
-    rows = NodeUse.objects.filter(node__in=nodes, at__gte=now - FRESH)
+    rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - FRESH)
     return {row.node_id: _devices(range(len(row.devices)), row.devices) for row in rows}
 
 
@@ -125,14 +125,14 @@ def _of_pod(row: Sequence[Any], now: datetime) -> OfPod:
         at=values["pod__use__at"] if fresh else None,
         pods=1,
         measured=int(fresh),
-        held_gpu_milli=values["gpu_milli"] * len(values["devices"]),
-        held_cpu_milli=values["cpu_milli"],
-        held_memory_mib=values["memory_mib"],
-        held_gpu_memory_mib=values["node__gpu_memory_mib"]
+        allocated_gpu_milli=values["gpu_milli"] * len(values["devices"]),
+        allocated_cpu_milli=values["cpu_milli"],
+        allocated_memory_mib=values["memory_mib"],
+        allocated_gpu_memory_mib=values["node__gpu_memory_mib"]
         * values["gpu_milli"]
         * len(values["devices"])
         // MILLI,
-        known_gpu_milli=values["gpu_milli"] * len(measured),
+        measured_gpu_milli=values["gpu_milli"] * len(measured),
         gpu_milli=round(values["gpu_milli"] * sum(measured) / MILLI) if measured else None,
         gpu_memory_mib=_sum(device.memory_mib for device in devices),
         cpu_milli=values["pod__use__cpu_milli"] if fresh else None,

@@ -68,7 +68,7 @@ def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Co
     since = end - SPANS[span][1]
     step = step_for(since, end, now)
     points = course(of, since, end, step)
-    has_gpus = bool(use.held_gpu_milli) or any(point.held_gpu_milli for point in points)
+    has_gpus = bool(use.allocated_gpu_milli) or any(point.allocated_gpu_milli for point in points)
     return Course(
         span=span,
         begin=since,
@@ -84,17 +84,17 @@ def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Co
 def _charts(points: Sequence[Point], use: Use, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
     drawn = [
         _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
-               lambda p: p.held_cpu_milli, use.cpu_milli, use.held_cpu_milli),
+               lambda p: p.allocated_cpu_milli, use.cpu_milli, use.allocated_cpu_milli),
         _chart("memory", "Memory", "GiB", points, axis, lambda p: _gib(p.memory_mib),
-               lambda p: _gib(p.held_memory_mib), _gib(use.memory_mib), _gib(use.held_memory_mib)),
+               lambda p: _gib(p.allocated_memory_mib), _gib(use.memory_mib), _gib(use.allocated_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
         drawn += [
             _chart("gpu", "GPUs", "GPUs", points, axis, lambda p: p.gpu_milli,
-                   lambda p: p.held_gpu_milli, use.gpu_milli, use.held_gpu_milli),
+                   lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
             _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
-                   lambda p: _gib(p.held_gpu_memory_mib), _gib(use.gpu_memory_mib),
-                   _gib(use.held_gpu_memory_mib)),
+                   lambda p: _gib(p.allocated_gpu_memory_mib), _gib(use.gpu_memory_mib),
+                   _gib(use.allocated_gpu_memory_mib)),
         ]  # fmt: skip
     return tuple(chart for chart in drawn if chart is not None)
 

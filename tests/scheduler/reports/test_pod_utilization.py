@@ -69,7 +69,7 @@ class Measuring:
         return summary.together(pod.use for pod in summary.of_pods(held, self.stage.clock.now()))
 
     def sums(self, step: int) -> tuple[float, float]:
-        rows = models.UsePoint.objects.filter(step=step, pod__workload=self.workload)
+        rows = models.UtilizationPoint.objects.filter(step=step, pod__workload=self.workload)
         return sum(row.seconds for row in rows), sum(row.cpu_milli_seconds for row in rows)
 
 
@@ -86,10 +86,10 @@ def test_utilization_is_reported_beside_allocation(measuring: Measuring) -> None
     measuring.gpus(90, 10)
     measuring.pass_time()
     use = measuring.now()
-    assert (use.held_cpu_milli, use.cpu_milli) == (4000, 2200)
-    assert (use.held_memory_mib, use.memory_mib) == (8192, 3500)
-    assert (use.held_gpu_milli, use.known_gpu_milli, use.gpu_milli) == (2000, 2000, 1000)
-    assert (use.held_gpu_memory_mib, use.gpu_memory_mib) == (160_000, 80_000)
+    assert (use.allocated_cpu_milli, use.cpu_milli) == (4000, 2200)
+    assert (use.allocated_memory_mib, use.memory_mib) == (8192, 3500)
+    assert (use.allocated_gpu_milli, use.measured_gpu_milli, use.gpu_milli) == (2000, 2000, 1000)
+    assert (use.allocated_gpu_memory_mib, use.gpu_memory_mib) == (160_000, 80_000)
     assert (use.pods, use.measured, use.busy_percent) == (2, 2, 50.0)
 
 
@@ -101,7 +101,7 @@ def test_unmeasured_is_not_reported_as_zero(measuring: Measuring) -> None:
     measuring.gpus(None, 80, memory_mib=None)
     measuring.pass_time()
     use = measuring.now()
-    assert (use.known_gpu_milli, use.gpu_milli, use.busy_percent) == (1000, 800, 80.0)
+    assert (use.measured_gpu_milli, use.gpu_milli, use.busy_percent) == (1000, 800, 80.0)
     assert use.gpu_memory_mib is None
     measuring.stage.clock.advance(FRESH.total_seconds() + 1)
     assert measuring.now().cpu_milli is None, "what was read long ago is not what is used now"
@@ -112,7 +112,7 @@ def test_fraction_of_a_device_reports_the_devices_utilization(stage: Stage) -> N
     measuring.gpus(80, 0)
     measuring.pass_time()
     use = measuring.now()
-    assert (use.held_gpu_milli, use.gpu_milli) == (250, 200)
+    assert (use.allocated_gpu_milli, use.gpu_milli) == (250, 200)
     (pod,) = summary.of_pods(summary.running(), stage.clock.now())
     assert [(device.shared, device.busy_milli) for device in pod.devices] == [(True, 800)]
 
@@ -127,8 +127,8 @@ def test_sample_counts_in_its_minute_and_its_hour(measuring: Measuring) -> None:
     now = clock.now()
     minutes = course(Q(pod__workload=measuring.workload), NOON, now, MINUTE)
     assert [point.cpu_milli for point in minutes][1:] == [1000, 1000, 1000]
-    assert minutes[1].held_cpu_milli == 4000
-    assert {(point.known_gpu_milli, point.gpu_milli) for point in minutes} == {(2000, 1000)}
+    assert minutes[1].allocated_cpu_milli == 4000
+    assert {(point.measured_gpu_milli, point.gpu_milli) for point in minutes} == {(2000, 1000)}
     (hour,) = course(Q(pod__workload=measuring.workload), NOON, now, HOUR)
     assert (hour.cpu_milli, hour.memory_mib, hour.gpu_memory_mib) == (1000, 1000, 80_000)
     (used,) = used_course([measuring.stage.cast.pool], now, 1)
@@ -226,15 +226,15 @@ def test_points_expire_and_ended_pods_lose_their_utilization(measuring: Measurin
     later = NOON + timedelta(hours=2)
     assert forget_old(minutes_before=NOON, hours_before=NOON) == 0
     assert forget_old(minutes_before=later, hours_before=NOON) == 4
-    assert not models.PodUse.objects.exists()
-    assert models.UsePoint.objects.count() == 2
+    assert not models.PodUtilization.objects.exists()
+    assert models.UtilizationPoint.objects.count() == 2
     assert forget_old(minutes_before=later, hours_before=later) == 2
 
 
 def test_points_are_deleted_with_their_workload(measuring: Measuring) -> None:
     measuring.pass_time()
     Workload.objects.filter(pk=measuring.workload.pk).delete()
-    assert not models.UsePoint.objects.exists()
+    assert not models.UtilizationPoint.objects.exists()
 
 
 def test_minutes_are_shown_for_short_recent_ranges(measuring: Measuring) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db.models import Sum
 
 from projects.models import Phase, Workload
-from scheduler.models import NodeUse, PodUse, UsePoint
+from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from tests.cast import Cast
 from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit, until
 
@@ -17,13 +17,13 @@ BUSY = "while [ ! -e {flag} ]; do :; done"
 
 def measured(workload: Workload) -> float:
     """Return the seconds of processor time of the last sample."""
-    readings = PodUse.objects.filter(pod__workload=workload)
+    readings = PodUtilization.objects.filter(pod__workload=workload)
     return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
 
 
 def written(workload: Workload, step: int) -> float:
     """Return the seconds of processor time in the stored points."""
-    points = UsePoint.objects.filter(pod__workload=workload, step=step)
+    points = UtilizationPoint.objects.filter(pod__workload=workload, step=step)
     return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
 
 
@@ -48,14 +48,14 @@ def test_pod_utilization_is_measured_across_a_killed_leader(cast: Cast, schedule
     before = measured(workload)
     schedulers.start()
     until(lambda: measured(workload) > before + 1)
-    use = PodUse.objects.get(pod__workload=workload)
+    use = PodUtilization.objects.get(pod__workload=workload)
     (device,) = use.pod.allocation.devices
     assert use.devices == [[100 * device, 1000 + device]], "as the probe told"
-    assert [device for device, _ in NodeUse.objects.get(node=use.pod.node).devices] == [0, 100]
+    assert [device for device, _ in NodeUtilization.objects.get(node=use.pod.node).devices] == [0, 100]
     flag.touch()
     until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))
     for step in (60, 3600):
         assert written(workload, step) == pytest.approx(measured(workload), rel=0.05, abs=0.2)
     pod = workload.pods.get()
     lasted = (pod.ended_at - pod.started_at).total_seconds()
-    assert sum(UsePoint.objects.filter(step=60).values_list("seconds", flat=True)) <= lasted + 1
+    assert sum(UtilizationPoint.objects.filter(step=60).values_list("seconds", flat=True)) <= lasted + 1
