@@ -12,6 +12,9 @@ from projects.models import Audit
 from projects.selectors import audit
 
 
+RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
+
+
 def in_words(row: Audit) -> str:
     return "; ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in changes(row))
 
@@ -64,7 +67,19 @@ def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) ->
         (key, "" if made else _text(before, key), _text(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
-    return [(key, old, new) for key, old, new in values if old != new]
+    return [(label(key), old, new) for key, old, new in values if old != new]
+
+
+def label(name: str) -> str:
+    """Return the label of a flattened key: "limit gpu" becomes "GPU limit", "memory mib" "Memory (MiB)"."""
+    for key, (noun, amount) in RESOURCES.items():
+        if name == key:
+            return amount[0].upper() + amount[1:]
+        if name.endswith(f" {key}"):
+            kind = name.removesuffix(f" {key}")
+            unit = " (MiB)" if key == "memory mib" and kind != "weight" else ""
+            return f"{noun[0].upper()}{noun[1:]} {kind}{unit}"
+    return name[:1].upper() + name[1:]
 
 
 def _flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

@@ -283,8 +283,8 @@ def test_activity_shows_changed_fields_only(cast: Cast, sign_in) -> None:
         acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
     )
     (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
-    assert ("gpu", "", "2") in first
-    assert second == [("gpu", "2", "4"), ("limit gpu", "", "8")]
+    assert ("GPUs", "", "2") in first
+    assert second == [("GPUs", "2", "4"), ("GPU limit", "", "8")]
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "dave"])

@@ -13,9 +13,9 @@ from scheduler.web.pools.capacity import total_gpus
 from scheduler.web.quotas import grid
 from scheduler.web.quotas.queue_rows import Line, lines
 
-MOST_UNFOLDED = 150  # projects: beyond it departments are folded, and one at a time is opened
-MOST_ROWS = 10**9  # the tree folds instead of being cut
-Placed = tuple[Line, Line]  # of which department
+MOST_UNFOLDED = 150  # projects; with more, departments are folded and opened one at a time
+MOST_ROWS = 10**9  # long trees are folded, not paginated
+Placed = tuple[Line, Line]  # department and queue
 
 
 def _amount(milli: int | None) -> float | str:
