@@ -11,7 +11,6 @@ from berth.server.web.pages import Request, page, signed_in
 from projects.models import Audit
 from projects.selectors import audit
 
-
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
 
 
