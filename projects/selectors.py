@@ -111,7 +111,7 @@ def quota_changes(acting: Acting) -> QuerySet[QuotaChange]:
 def find_quota_change(acting: Acting, change_id: int) -> QuotaChange:
     change = quota_changes(acting).filter(pk=change_id).first()
     if change is None:
-        raise NotFound("There is no change of quotas with that id.")
+        raise NotFound("There is no quota change with that id.")
     return change
 
 

@@ -40,7 +40,7 @@ def find_service(acting: Acting, reference: str) -> Service:
         rows = rows.filter(workload__project__name=project)
     living = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
     if len(living) > 1:
-        raise Conflict(f"Several services are named {name}: say project.{name}, or give its id.")
+        raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the id.")
     service = living[0] if living else rows.order_by("-created_at", "-pk").first()
     return service or _none(reference)
 

@@ -29,7 +29,7 @@ class Cycle(models.Model):
         null=True, help_text="Snapshot and plan, compressed; deleted after the retention time."
     )
     plan = models.JSONField(null=True)
-    notes = models.JSONField(default=list, help_text="Inconsistencies that were scheduled around.")
+    notes = models.JSONField(default=list, help_text="Inconsistent rows that the cycle skipped.")
 
     class Meta:
         ordering = ["-id"]
@@ -46,7 +46,7 @@ class Allocation(models.Model):
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
     cycle = models.ForeignKey(Cycle, null=True, on_delete=models.SET_NULL, related_name="allocations")
     devices = ArrayField(models.PositiveIntegerField(), default=list, help_text="Device indices on the node.")
-    gpu_milli = models.PositiveIntegerField(default=0, help_text="Of each device.")
+    gpu_milli = models.PositiveIntegerField(default=0, help_text="Share of each device, in thousandths.")
     cpu_milli = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
     bound_at = models.DateTimeField(db_default=Now())

@@ -1426,7 +1426,7 @@ class Migration(migrations.Migration):
                 (
                     "written",
                     models.JSONField(
-                        help_text="Each quota whole, before and after; amounts in documents' units."
+                        help_text="Every quota in full, before and after; amounts in units of documents."
                     ),
                 ),
             ],

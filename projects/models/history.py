@@ -63,7 +63,9 @@ class QuotaChange(models.Model):
     actor = models.CharField(max_length=150)
     comment = models.CharField(max_length=500, blank=True, help_text="Reason for the change.")
     reverts = models.BigIntegerField(null=True, help_text="Change that this one reverts.")
-    written = models.JSONField(help_text="Each quota whole, before and after; amounts in documents' units.")
+    written = models.JSONField(
+        help_text="Every quota in full, before and after; amounts in units of documents."
+    )
 
     class Meta:
         ordering = ["-id"]

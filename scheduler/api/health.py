@@ -32,7 +32,7 @@ class LastCycle(Answer):
     applied: int
     stale: int
     evictions: int
-    notes: list[str] = Field(description="Inconsistencies that were scheduled around.")
+    notes: list[str] = Field(description="Inconsistent rows that the cycle skipped.")
 
 
 class Law(Answer):

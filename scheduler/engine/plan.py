@@ -201,4 +201,4 @@ class Plan:
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0
-    notes: tuple[str, ...] = ()  # inconsistencies of the snapshot that were scheduled around
+    notes: tuple[str, ...] = ()  # inconsistent input that was skipped

@@ -109,7 +109,7 @@ def _decoder(hint: Any) -> Decoder:
         each = _decoder(inner[1])
         return lambda raw: {key: each(value) for key, value in raw.items()}
     if isinstance(hint, str):
-        raise Unreadable(f"no type of that name: {hint}")
+        raise Unreadable(f"unknown type: {hint}")
     if is_dataclass(hint):
         return _dataclass(hint)  # type: ignore[arg-type]
     if issubclass(hint, Enum):

@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
                 ("plan", models.JSONField(null=True)),
                 (
                     "notes",
-                    models.JSONField(default=list, help_text="Inconsistencies that were scheduled around."),
+                    models.JSONField(default=list, help_text="Inconsistent rows that the cycle skipped."),
                 ),
             ],
             options={
@@ -132,7 +132,10 @@ class Migration(migrations.Migration):
                         size=None,
                     ),
                 ),
-                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Of each device.")),
+                (
+                    "gpu_milli",
+                    models.PositiveIntegerField(default=0, help_text="Share of each device, in thousandths."),
+                ),
                 ("cpu_milli", models.PositiveIntegerField(default=0)),
                 ("memory_mib", models.PositiveIntegerField(default=0)),
                 ("bound_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),

@@ -68,7 +68,7 @@ def test_each_server_side_error_is_one_line(terminal: Terminal) -> None:
 def test_duplicate_key_is_refused(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", input="name: a\nname: b\n")
     assert result.exit_code == 2
-    assert "name is given twice in line 2" in result.stderr
+    assert "name is set twice in line 2" in result.stderr
 
 
 def test_file_excludes_options_for_roles(terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""Inconsistent snapshots are reported, scheduled around and never made worse."""
+"""Inconsistent snapshots are reported, skipped and never made worse."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +59,7 @@ INCONSISTENT: dict[str, tuple[Break, str]] = {
     "a node that takes fewer pods": (node(max_pods=1), "n1: more pods"),
     "a pod on no known node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "no known node"),
     "a pod of no known role": (pods(lambda p: (replace(p[0], role="chief"), *p[1:])), "no role chief"),
-    "one replica twice": (pods(lambda p: (p[0], replace(p[1], index=0))), "stands twice"),
+    "one replica twice": (pods(lambda p: (p[0], replace(p[1], index=0))), "is listed twice"),
     "a device that no node ever had": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
     "an unknown project": (workload("one", project="x"), "no project x"),
     "an unknown pool": (workload("new", pools=("x",)), "no pool x"),

@@ -152,7 +152,7 @@ def test_plugin_that_cannot_be_installed_names_what_the_pool_must_declare(
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_secrets("MY_TOKEN")),
          "needs the secret MY_TOKEN. Declare the plugin on the pool local"),
         (Plugin.create("mine").with_transform(lambda image, cluster: replace(image, python="3.99")),
-         "ask for what cannot be installed: python"),
+         "plugins cannot be installed: python"),
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_apt("no-such-package")),
          "These Debian packages are not on this machine|apt-get install no-such-package"),
     ],

@@ -120,7 +120,7 @@ def test_unpicklable_function_or_argument_is_named_before_sending(session: Sessi
 def test_unpicklable_or_oversized_result_is_an_error(session: Session) -> None:
     with pytest.raises(CallFailed, match="of type generator, cannot be pickled"):
         session.submit(lambda: (x for x in ())).result(60)
-    with pytest.raises(CallTooLarge, match="at most 33554432 may be sent"):
+    with pytest.raises(CallTooLarge, match="the maximum is 33554432"):
         session.submit(lambda: bytes(33_554_433)).result(60)
     with pytest.raises(CallTooLarge, match="with its arguments"):
         session.submit(len, bytes(33_554_433))
@@ -175,7 +175,7 @@ def test_async_client_runs_calls_broadcasts_and_joblib(shared_dave: Terminal) ->
 def test_unknown_plugin_or_pool_and_bad_node_range_are_rejected(client: Client) -> None:
     with pytest.raises(SessionError, match="There is no plugin named 'pytorch'; there are accelerate, "):
         client.session("local", plugins=["pytorch"])
-    with pytest.raises(SessionError, match="The plugin torch is given twice"):
+    with pytest.raises(SessionError, match="The plugin torch is set twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
     with pytest.raises(NotFound, match="No node pool is named 'cloud'"), client.session("cloud"):
         pytest.fail("it must not open")

@@ -23,7 +23,7 @@ class _Strict(yaml.SafeLoader):
                 key.tag = "tag:yaml.org,2002:str"  # `on` is a key and not a yes
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value} is given twice", key.start_mark
+                    None, None, f"{key.value} is set twice", key.start_mark
                 )
             if isinstance(key.value, str):
                 seen.add(key.value)

@@ -92,7 +92,7 @@ class Embedded:
             self._create()
         if (version := made.read_text().strip()) != str(VERSION):
             raise DatabaseTrouble(
-                f"{self.data} was made by PostgreSQL {version}, this release brings {VERSION}: "
+                f"{self.data} has data of PostgreSQL {version}, but this release includes {VERSION}: "
                 "dump it with the old release, or run a server of your own and set DATABASE_URL."
             )
         _own(self.socket)
@@ -290,9 +290,7 @@ def _own(directory: Path) -> None:
     try:
         opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise DatabaseTrouble(
-            f"{directory} is no directory that Berth can use ({error.strerror}): remove it."
-        ) from None
+        raise DatabaseTrouble(f"Berth cannot use {directory} ({error.strerror}). Remove it.") from None
     try:
         owner = os.fstat(opened).st_uid
         if owner not in {os.geteuid(), *(account or ())[:1]}:

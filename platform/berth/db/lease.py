@@ -84,7 +84,7 @@ def fenced(held: Held) -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute(STILL, vars(held))
             if cursor.fetchone() is None:
-                raise LeadershipLost(f"{held.holder} led {held.name} in epoch {held.epoch}, not any more")
+                raise LeadershipLost(f"{held.holder} no longer leads {held.name} (epoch {held.epoch})")
         yield
 
 

@@ -86,7 +86,7 @@ class PlainLoader(SafeLoader):
         pairs: dict[Hashable, Any] = super().construct_mapping(node, deep)
         if len(pairs) < len(node.value):
             line = node.start_mark.line + 1
-            raise NotYaml(f"A key stands twice, below line {line}.", line)
+            raise NotYaml(f"A key is set twice, below line {line}.", line)
         return pairs
 
 

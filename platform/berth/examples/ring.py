@@ -73,7 +73,7 @@ class Ring:
             if readable:
                 part = self._before.recv(count * 8 - len(received))
                 if not part:
-                    raise ConnectionError("the one before is gone")
+                    raise ConnectionError("the previous rank is gone")
                 received += part
         return np.frombuffer(bytes(received), dtype=np.float64)
 

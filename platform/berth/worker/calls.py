@@ -78,7 +78,7 @@ def interrupted(why: str) -> Outcome:
 
 
 def _too_large(what: str, size: int, most: int) -> Outcome:
-    text = f"the {what} has {size} bytes, at most {most} may be sent: store it, and return where it is"
+    text = f"the {what} has {size} bytes; the maximum is {most}: store it and return its location"
     return Outcome("failed", {"type": "ResultTooLarge", "message": text})
 
 

@@ -111,7 +111,7 @@ class OwnRay:
             if time.monotonic() >= deadline or not goes_on():
                 output = self._output()[-500:]
                 self.end()
-                raise NoRay(f"no Ray of this run's own within {seconds:.0f} s: {output}")
+                raise NoRay(f"Ray of this run did not start within {seconds:.0f} s: {output}")
             time.sleep(0.5)
 
     def end(self) -> None:

@@ -57,7 +57,7 @@ def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bo
         return
     python = _made(image, operations, names)
     if not goes_on():
-        raise NotPrepared("the session was told to stop")
+        raise NotPrepared("the session was stopped")
     sys.stdout.flush()
     sys.stderr.flush()
     home = python.parent.parent
@@ -82,7 +82,7 @@ def _composed(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[O
 def _check(image: Image, pool: str) -> None:
     """Raise NotPrepared for requirements that cannot be installed on this node."""
     if problems := list(problems_of_image(image)):
-        raise NotPrepared(f"the session's plugins ask for what cannot be installed: {problems[0]}")
+        raise NotPrepared(f"the session's plugins cannot be installed: {problems[0]}")
     ours = "{}.{}".format(*sys.version_info)
     if image.python not in ("", ours):
         raise NotPrepared(

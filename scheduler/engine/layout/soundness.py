@@ -1,4 +1,4 @@
-"""Find inconsistent input, so that it is reported and scheduled around."""
+"""Find inconsistent input, so that it is reported and skipped."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ def validated_pods(
         elif pod.state in (PodState.COMPLETED, PodState.STOPPING, PodState.STUCK):
             sound.append(pod)
         elif (pod.role, pod.index) in replicas:
-            notes.append(f"{name}: its pod {pod.role}-{pod.index} stands twice")
+            notes.append(f"{name}: its pod {pod.role}-{pod.index} is listed twice")
             if pod.state is not PodState.RESERVED:
                 sound.append(replace(pod, state=PodState.STUCK))
         else:

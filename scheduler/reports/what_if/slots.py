@@ -23,7 +23,7 @@ def dry_run_slot(project: Project) -> Iterator[None]:
         if not any(_takes(project.pk, slot) for slot in range(SLOTS)):
             raise RateLimited(
                 RETRY_AFTER,
-                f"{project.name} has {SLOTS} dry runs in progress, which is the most at a time. "
+                f"{project.name} has {SLOTS} dry runs in progress, the maximum. "
                 f"Try again in {RETRY_AFTER} s.",
             )
         yield

@@ -67,7 +67,7 @@ def _workload(line: int, row: Row) -> Workload:
 def _role(line: int, row: Row) -> Role:
     count, milli = whole(line, row, "num_gpu"), whole(line, row, "gpu_milli", default=0)
     if milli > MILLI or (count and not milli):
-        raise refusal(line, "gpu_milli", "is no part of a GPU", str(milli), f"1 to {MILLI}")
+        raise refusal(line, "gpu_milli", "is not a fraction of a GPU", str(milli), f"1 to {MILLI}")
     cpu, memory = whole(line, row, "cpu_milli"), whole(line, row, "memory_mib")
     models = tuple(filter(None, (row.get("gpu_spec") or "").strip().split("|")))
     request = Request(milli if count else 0, count, 0, cpu, memory, cpu, memory)

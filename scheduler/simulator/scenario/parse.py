@@ -82,7 +82,7 @@ def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
         for key, value in node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
             if name in keys:
-                raise ScenarioError([Problem(path_of((*path, name)), "stands here twice")])
+                raise ScenarioError([Problem(path_of((*path, name)), "is listed twice")])
             keys.add(name)
             yield name, value
 
@@ -91,7 +91,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise ScenarioError([Problem(path_of((key,)), "stands here twice")])
+            raise ScenarioError([Problem(path_of((key,)), "is listed twice")])
         mapping[key] = value
     return mapping
 

@@ -43,7 +43,7 @@ def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
         yield Problem(f"{path}.nodes.min", "above max", f"{least}", f"at most {most}")
     for place, level in enumerate(pool.topology):
         if level in pool.topology[:place]:
-            yield Problem(f"{path}.topology[{place}]", "stands here twice", shown(level))
+            yield Problem(f"{path}.topology[{place}]", "is listed twice", shown(level))
 
 
 def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
         for place, pool in enumerate(workload.pools):
             yield from _exists(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
-                yield Problem(f"{at}.pools[{place}]", "stands here twice", shown(pool))
+                yield Problem(f"{at}.pools[{place}]", "is listed twice", shown(pool))
         for place, other in enumerate(workload.depends_on):
             yield from _exists(f"{at}.depends_on[{place}]", "workload", other, names)
         yield from _levels(at, workload, levels)

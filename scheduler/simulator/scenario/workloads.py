@@ -51,7 +51,7 @@ def reservations_of(
         role = _role(f"{at}.role", spec.role, workload)
         milli = milli_on(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
-            raise _refusal(f"{at}.devices", "not what the role asks for", shown(list(spec.devices)))
+            raise _refusal(f"{at}.devices", "not what the role requests", shown(list(spec.devices)))
         expires = None if spec.expires is None else seconds_of(spec.expires)
         reservations.append(
             Reservation(workload.name, role.name, spec.index, node.name, spec.devices, milli, expires)
@@ -90,12 +90,12 @@ def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: i
     if state is PodState.COMPLETED:
         return Pod(role.name, index, spec.node or "", spec.devices or (), 0, state, started)
     if spec.node is None:
-        raise _refusal(f"{at}.node", "missing", "", "the node it stands on")
+        raise _refusal(f"{at}.node", "missing", "", "the node of the pod")
     node = _named(f"{at}.node", "node", spec.node, seats.nodes)
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"
         raise _refusal(
-            f"{at}.node", "stands in a pool the workload does not ask for", shown(node.name), allowed
+            f"{at}.node", "is in a pool that the workload does not request", shown(node.name), allowed
         )
     devices = spec.devices
     if devices is None:
@@ -123,7 +123,7 @@ def _with_pods(number: int, spec: ScenarioWorkload, bare: Workload, pods: list[P
         if pod.state not in PROMISED_OVER:
             if (pod.role, pod.index) in named:
                 at = f"workloads[{number}].pods[{place}].index"
-                raise _refusal(at, "stands here twice", f"{pod.role} {pod.index}")
+                raise _refusal(at, "is listed twice", f"{pod.role} {pod.index}")
             named.add((pod.role, pod.index))
         placed.append(pod)
     standing = [pod.started for pod in placed if pod.state is PodState.RUNNING]

@@ -32,7 +32,7 @@ def pickle_call(
         raise _not_picklable(function, args, kwargs, error) from error
     if len(data) > most:
         text = f"The call of {name_of(function)} has {len(data)} bytes with its arguments"
-        raise CallTooLarge(f"{text}, at most {most} may be sent: store what is large, and send where it is.")
+        raise CallTooLarge(f"{text}; the maximum is {most}. Store large data and send its location.")
     return data
 
 

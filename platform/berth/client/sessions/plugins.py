@@ -17,10 +17,12 @@ def plugins_of(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
     plugins = tuple(_made(one) if isinstance(one, str) else one for one in choices)
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
-            raise SessionError(f"{plugin!r:.80} is no plugin: give names, or what Plugin.create(...) made.")
+            raise SessionError(
+                f"{plugin!r:.80} is not a plugin. Pass names, or results of Plugin.create(...)."
+            )
     twice = [name for name, times in Counter(plugin.name for plugin in plugins).items() if times > 1]
     if twice:
-        raise SessionError(f"The plugin {twice[0]} is given twice.")
+        raise SessionError(f"The plugin {twice[0]} is set twice.")
     return plugins
 
 

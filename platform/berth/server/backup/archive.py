@@ -65,7 +65,7 @@ class Archive:
     def check(self) -> None:
         size, sha256 = digest_of(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
-            raise BackupTrouble(f"{self._source} is damaged: its contents are not what was written then")
+            raise BackupTrouble(f"{self._source} is damaged: its checksum does not match")
 
     def _part(self, name: str) -> IO[bytes]:
         try:
