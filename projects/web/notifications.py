@@ -101,7 +101,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows, log = mine, Delivery.objects.filter(subscription__in=mine.order_by().values("pk"))
     for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
-        people = Q(user__username__icontains=word) | Q(made_by__icontains=word)
+        people = Q(user__username__icontains=word) | Q(created_by__icontains=word)
         rows = rows.filter(owners | people | Q(channel=word.lower()))
     for word in table_state(request.GET, "log")["search"].split():
         named = (

@@ -34,7 +34,7 @@ def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
 
 
 def _asks(workload: Workload, refusal: Refusal | None) -> bool:
-    """Whether it waits for something that others might leave to it, or may grow."""
+    """Return whether the workload could use resources that others free, or could grow."""
     if is_finished(workload):
         return False
     if refusal is not None:
@@ -43,13 +43,13 @@ def _asks(workload: Workload, refusal: Refusal | None) -> bool:
 
 
 def _is_hopeless(refusal: Refusal, workload: Workload) -> bool:
-    """In each of its pools."""
+    """Return the times for every pool of the workload."""
     reasons = {blocker.reason for blocker in refusal.blockers}
     return reasons <= HOPELESS or (len(workload.pools) == 1 and not reasons.isdisjoint(HOPELESS))
 
 
 def _moments(snapshot: Snapshot) -> Iterator[int]:
-    """When something that a decision looks at changes by the clock alone."""
+    """Yield the times at which an input of a decision changes with the clock alone."""
     guarded = max(chain(*(_guarantees(pool) for pool in snapshot.pools), _of_queues(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     reservation_delays = [

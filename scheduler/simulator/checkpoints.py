@@ -9,14 +9,14 @@ from scheduler.simulator.gangs import STANDING, has
 
 @dataclass(slots=True)
 class Saves:
-    """`every`: seconds of a run from one checkpoint to the next; None: nothing is ever saved."""
+    """Checkpoints of running workloads, `every` seconds apart; None: never."""
 
     every: int | None = None
-    _runs: dict[str, int] = field(default_factory=dict)  # who runs, and since when
-    _next: list[tuple[int, str, int]] = field(default_factory=list)  # when who saves, of the run since then
+    _runs: dict[str, int] = field(default_factory=dict)  # start of the run by workload
+    _next: list[tuple[int, str, int]] = field(default_factory=list)  # (checkpoint, workload, start)
 
     def watch(self, workload: Workload) -> None:
-        """It may have begun to run."""
+        """Schedule checkpoints for a workload that may have started."""
         started = workload.started
         if self.every is None or started is None or self._runs.get(workload.name) == started:
             return
@@ -38,7 +38,7 @@ class Saves:
             heappush(self._next, (saved_at + self.every, name, started))
 
     def go_on(self, workload: Workload) -> Workload:
-        """It has stopped: what it saved in this run it need not do again."""
+        """Subtract the saved work of a stopped run from the remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
         if self.every is None or saved_at is None or started is None or runtime is None:

@@ -20,7 +20,7 @@ def run(
     actions: Collection[str] | None = None,
     as_json: bool = False,
 ) -> tuple[int, str]:
-    """(0, the answer), or (2, one line that names the offending key)."""
+    """Return (0, the result), or (2, one line that names the invalid key)."""
     try:
         played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:

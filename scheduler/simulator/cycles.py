@@ -17,7 +17,7 @@ from scheduler.simulator.scenario.load import Scenario, load
 from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import Meter
 
-MOST_CYCLES = 10_000  # of a run that should become stable by itself; of those listed though they were not run
+MOST_CYCLES = 10_000  # maximum cycles of a run until stable, and of listed cycles that were not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Played:
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
-    seconds: float  # spent in deciding
-    spared: int = 0  # cycles before the last in which nothing could have changed: they were not run
+    seconds: float  # decision time
+    spared: int = 0  # cycles before the last that were not run, because nothing could change
 
 
 def simulate(
@@ -37,13 +37,13 @@ def simulate(
     actions: Collection[str] | None = None,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """The answer `berth.plan/1`, for a Scenario, its data or its file."""
+    """Return the result `berth.plan/1` for a Scenario, its data or its file."""
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     return answer_of(play(loaded, cycles, until_stable, actions, stopwatch))
 
 
 def answer_of(played: Played) -> dict[str, Any]:
-    """The answer `berth.plan/1`. Cycles at rest are listed like others, unless they are very many."""
+    """Return the result `berth.plan/1`. Cycles at rest are listed like others, unless there are too many."""
     decisions = [decisions_of(snapshot, plan) for snapshot, plan in played.cycles]
     if len(decisions) + played.spared <= MOST_CYCLES:
         decisions[-1:-1] = [[] for _ in range(played.spared)]
@@ -78,7 +78,7 @@ def play(
         rests = left > 1 and is_at_rest(played[-2:], world)
         if until_stable and not plan.bundles and (rests or world.is_settled):
             break
-        if rests:  # the last cycle is decided once more: what is told of time is as of then
+        if rests:  # decide the last cycle again, so that its times are current
             spared, left = left - 1, 1
             _pass(world, meter, plan, scenario.cycle_seconds * spared)
     return Played(tuple(played), world.snapshot(), spent, spared)

@@ -14,13 +14,13 @@ CHARGED = (*ALIVE, PodState.STUCK)
 
 
 def is_whole(workload: Workload, states: Iterable[PodState] = ALIVE) -> bool:
-    """Whether pods in these states (and completed ones) make the gang."""
+    """Return whether pods in these states, with completed ones, make a complete gang."""
     counted = {*states, PodState.COMPLETED}
     return _stands(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 
 
 def limps(workload: Workload) -> bool:
-    """Whether something of it, or of one of its groups, stands and is less than it needs to run."""
+    """Return whether the gang or one of its groups has pods, but fewer than its minimum."""
     counted = {*ALIVE, PodState.COMPLETED}
     counts = Counter(pod.role for pod in workload.pods if pod.state in counted)
     standing = {pod.role for pod in workload.pods if pod.state in STANDING}
@@ -32,7 +32,7 @@ def has(workload: Workload, states: Collection[PodState]) -> bool:
 
 
 def is_finished(workload: Workload) -> bool:
-    """All of it has ended well."""
+    """Return whether all replicas have completed."""
     return (
         bool(workload.pods)
         and all(pod.state is PodState.COMPLETED for pod in workload.pods)

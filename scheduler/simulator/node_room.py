@@ -47,7 +47,7 @@ def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, 
 
 
 def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) -> bool:
-    """Take the room of all places, or of none; return whether they fit."""
+    """Allocate all places or none; return whether they fit."""
     amounts = _amounts(workload)
     allocated: list[Pod] = []
     for pod in pods:

@@ -64,7 +64,7 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
 
 
 def _lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
-    """Of a workload that loses growth and is moved: the one and the other."""
+    """Split the pods of a workload that is scaled down and moved at once."""
     again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
     yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in again]
     yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in again]
@@ -120,7 +120,7 @@ def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
 
 
 def _in_units(numbers: Numbers) -> Answer:
-    """GPUs and CPUs, as everywhere in an answer; the engine counts thousandths of the resource it names."""
+    """Return numbers in GPUs and CPUs; the engine counts in thousandths."""
     if numbers.get("resource") not in ("gpu", "cpu"):
         return dict(numbers)
     return {
@@ -157,7 +157,7 @@ def _standing(workload: Workload) -> list[Answer]:
 
 
 def _missing(workload: Workload, phase: str) -> Iterable[Answer]:
-    """The replicas that the gang still lacks."""
+    """Return the replicas that the gang lacks."""
     if phase == "completed":
         return
     for role in roles_of(workload.tree):

@@ -11,7 +11,7 @@ from scheduler.simulator.checkpoints import Saves
 from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished, is_whole, limps
 from scheduler.simulator.node_room import all_fit, rooms_of
 
-COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # giving way like this counts as a preemption and earns a backoff
+COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # evictions that count as preemptions and cause a backoff
 PASSING = (PodState.STOPPING, PodState.STARTING)
 
 
@@ -19,22 +19,22 @@ class World:
     """The simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """`checkpoint`: seconds of a run after which it is saved, again and again; None: never."""
+        """`checkpoint`: seconds between two checkpoints of a run; None: never."""
         self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._saves = Saves(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.workloads: dict[str, Workload] = {}
-        self.touched: set[str] = set()  # since the caller last emptied it
-        self._unjudged: set[str] = set()  # written since staleness was last looked at
-        self._passing: dict[str, int] = {}  # who is stopping or starting, and until when
+        self.touched: set[str] = set()  # changes since the caller last cleared it
+        self._unjudged: set[str] = set()  # changed since the last check of stale gangs
+        self._passing: dict[str, int] = {}  # times until which pods stop or start
         self._promised: set[str] = set()
-        self._ends: list[tuple[int, str]] = []  # when who has run its time, if it still runs then
+        self._ends: list[tuple[int, str]] = []  # times at which runs end, if they still run then
         self._booting = sorted(
             (node.ready_at, node.name)
             for node in snapshot.nodes
             if node.state is NodeState.BOOTING and node.ready_at is not None
         )
-        self._stirred = True  # whether anything changed since promises were last looked at
+        self._stirred = True  # whether anything changed since reservations were last checked
         for workload in snapshot.workloads:
             self._write(workload)
         for promise in snapshot.reservations:
@@ -92,7 +92,7 @@ class World:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """When something happens by itself; a workload that was stopped meanwhile may make it too early."""
+        """Return the next time of a change; may be too early if a workload was stopped since."""
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._passing.values()]
         if self._ends:
@@ -101,7 +101,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is on its way, and nothing is known to happen later."""
+        """Return whether no pod stops or starts and no later event is known."""
         return not any(
             has(workload, (*PASSING, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has(workload, STANDING))
@@ -110,7 +110,7 @@ class World:
         )
 
     def _write(self, workload: Workload) -> None:
-        """The one door: what has to be looked at again later is found from here."""
+        """Replace a workload. All changes go through here, to record what to check later."""
         name = workload.name
         self.workloads[name] = workload
         self._stirred = True
@@ -131,7 +131,7 @@ class World:
             heappush(self._ends, (workload.started + runtime, name))
 
     def _drop_homeless_promises(self) -> None:
-        """A node that takes nothing new keeps no promise."""
+        """Drop reservations on nodes that accept no new pods."""
         closed = {
             node.name
             for node in self.nodes.values()
@@ -143,7 +143,7 @@ class World:
             if remaining != pods:
                 self._write(replace(self.workloads[name], pods=remaining))
 
-    # -- carrying out
+    # -- applying decisions
 
     def _stop(self, step: Evict) -> None:
         """Cancel the reservation of a reserved pod; stop a running one."""
@@ -245,7 +245,7 @@ class World:
         self._unjudged.clear()
 
     def _is_broken(self, workload: Workload) -> bool:
-        """A place that is being vacated is as good as had; one on a node that still boots is not."""
+        """Return whether a gang is broken. Places of stopping pods count, those on booting nodes do not."""
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
         return limps(replace(workload, pods=tuple(pods)))

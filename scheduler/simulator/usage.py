@@ -27,7 +27,7 @@ def allocated(snapshot: Snapshot) -> Mapping[tuple[str, str], Amounts]:
 
 
 class Meter:
-    """The past of every queue in the pools that look at it."""
+    """Usage history of every queue in pools with time-based fair share."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.pools = {pool.name: pool for pool in snapshot.pools if pool.fair_share.time_based}
@@ -41,7 +41,7 @@ class Meter:
         }
 
     def passes(self, before: Snapshot, plan: Plan, until: int) -> None:
-        """From the state after a plan to the next cycle nothing changes."""
+        """Charge the allocations after a plan until the next cycle."""
         if not self.histories:
             return
         held = allocated(before)
@@ -58,7 +58,7 @@ class Meter:
                 history.passes(before.now, until, Rates(_charged(pool, queue, own), _three(whole)))
 
     def written(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """The queues with their use as it is now."""
+        """Return the queues with their current usage."""
         if not self.histories:
             return tuple(queues)
         return tuple(

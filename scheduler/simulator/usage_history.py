@@ -18,7 +18,7 @@ class Rates:
 
 @dataclass(slots=True)
 class Stretch:
-    """A time in which nothing changed."""
+    """A period with constant rates."""
 
     since: float
     until: float
@@ -27,7 +27,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class History:
-    """One queue's past in one pool: one value for all of it, or stretches where a window forgets them."""
+    """Usage of one queue in one pool: a decayed value, or the periods of a sliding window."""
 
     mode: FairShareMode
     usage: Usage
@@ -35,7 +35,7 @@ class History:
 
     @classmethod
     def of(cls, mode: FairShareMode, usage: Usage, now: int) -> "History":
-        """A usage that was handed over is taken as even over the window."""
+        """Spread an initial usage evenly over the window."""
         history = cls(mode, usage)
         if mode.window is not None and not mode.tumbling and usage != Usage():
             whole = _weight(mode, now, now - mode.window, now)
@@ -44,7 +44,7 @@ class History:
         return history
 
     def passes(self, since: int, until: int, rates: Rates) -> None:
-        """Time passes at these rates."""
+        """Advance the clock at these rates."""
         mode = self.mode
         if mode.window is None or mode.tumbling:
             self.usage = self._faded(since, until, rates)
@@ -60,7 +60,7 @@ class History:
     def _faded(self, since: int, until: int, rates: Rates) -> Usage:
         mode, usage, begin = self.mode, self.usage, since
         if mode.window is not None and until // mode.window > since // mode.window:
-            begin = until - until % mode.window  # a new calendar window starts from nothing
+            begin = until - until % mode.window  # a new calendar window starts at zero
             usage = Usage()
         retained = 1.0 if mode.half_life is None else math.pow(2, -(until - begin) / mode.half_life)
         weight = _weight(mode, until, begin, until)

@@ -92,7 +92,7 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     A day stands for its first moment, or for its last where `end` is set.
     """
     try:
-        if day := parse_date(text):  # first: a day would also count as its midnight
+        if day := parse_date(text):  # first, because a date also parses as midnight
             return make_aware(datetime.combine(day, time.max if end else time.min), zone)
         at = parse_datetime(text)
     except ValueError:

@@ -12,7 +12,7 @@ from scheduler.simulator.replay.player import Progress
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-Seat = tuple[int, Role, tuple[int, ...]]  # node, what stands there, on which devices
+Seat = tuple[int, Role, tuple[int, ...]]  # node, request, devices
 
 
 class Machine:
@@ -31,7 +31,7 @@ class Machine:
         return len(self.devices(role)) == request.devices and matches(role, self.node)
 
     def devices(self, role: Role) -> tuple[int, ...]:
-        """The fullest that can give it."""
+        """Return the fullest devices that fit the request."""
         request = role.request
         able = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
         return tuple(device for _, device in able[: request.devices])
@@ -99,7 +99,7 @@ class InOrder:
         self.queue = left
 
     def _seats(self, workload: Workload) -> list[Seat] | None:
-        """All of its gang, each replica on the fullest node that can hold it; or nothing."""
+        """Place the whole gang, each replica on the fullest node that fits it; None if it does not fit."""
         seats: list[Seat] = []
         for role in roles_of(workload.tree):
             for _ in range(role.min):

@@ -10,7 +10,7 @@ HOUR = 3600
 
 
 def figures(records: Records, until: int) -> dict[str, Any]:
-    """`queueing` is all time waited, again after an eviction too; use counts until the last arrival."""
+    """`queueing` is the total pending time, also after evictions; use counts until the last arrival."""
     records.settle(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.begins, max((w.submitted for w in trace.arrivals), default=trace.begins)
@@ -38,7 +38,7 @@ def figures(records: Records, until: int) -> dict[str, Any]:
 
 
 def spread(waits: Sequence[float]) -> dict[str, float]:
-    """Average, median, the last of a hundred, the longest; seconds."""
+    """Average, median, 99th percentile and maximum, in seconds."""
     if not waits:
         return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
     ordered = sorted(waits)

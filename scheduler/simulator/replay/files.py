@@ -24,14 +24,14 @@ NODES_BESIDE = {"philly": "*vc_nodes*.csv", "openb": "*node_list*.csv"}
 
 
 class NoSuchTrace(ScenarioError):
-    """Its files are not here."""
+    """The trace's files are missing."""
 
     def __init__(self, name: str, missing: Path) -> None:
         super().__init__([Problem("", f"{name} is not here", shown(str(missing)), f"from {PUBLIC[name]}")])
 
 
 def find(which: str, data: Path) -> Trace:
-    """`openb`, `philly`, a CSV file of either format, or a scenario file."""
+    """Load `openb`, `philly`, a CSV file of either format, or a scenario file."""
     if which == "openb":
         pods, nodes = _present(which, data, OPENB)
         return openb.openb(_rows(pods)[1], _rows(nodes)[1])
@@ -55,7 +55,7 @@ def find(which: str, data: Path) -> Trace:
 
 
 def smaller(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Trace:
-    """So many of its nodes, drawn by the seed, and its first so many jobs."""
+    """Return the trace with `nodes` nodes sampled by the seed, and its first `jobs` jobs."""
     cluster = trace.cluster
     if nodes is not None and nodes < len(cluster.nodes):
         drawn = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())

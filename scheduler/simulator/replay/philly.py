@@ -33,7 +33,7 @@ SIX_WEEKS = (
 
 
 def sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Nodes of each virtual cluster, a quarter of what it had."""
+    """Return a quarter of the nodes of each virtual cluster."""
     return {
         word(line, row, "vc"): max(1, whole(line, row, "node_num", 1) // SHRUNK_BY)
         for line, row in numbered(rows)
@@ -43,13 +43,13 @@ def sizes(rows: Iterable[Row]) -> Mapping[str, int]:
 def philly(
     jobs: Iterable[Row], nodes_of: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
-    """Jobs submitted inside the window, of the virtual clusters whose nodes are known."""
+    """Return the jobs submitted inside the window by virtual clusters with known nodes."""
     arrivals = []
     for line, row in numbered(jobs):
         at = moment(line, row, "timestamp")
         if word(line, row, "cluster") in nodes_of and (window is None or window[0] <= at < window[1]):
             arrivals.append(_workload(line, row, at))
-    arrivals.sort(key=lambda workload: workload.submitted)  # as listed where submitted in the same second
+    arrivals.sort(key=lambda workload: workload.submitted)  # in file order if submitted in the same second
     count = sum(nodes_of.values())
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
@@ -81,7 +81,7 @@ def _workload(line: int, row: Row, at: int) -> Workload:
 
 @cache
 def _gang(gpus: int) -> Group:
-    """On one node what fits on one; beyond that, whole nodes and one with the rest."""
+    """Return one node if the job fits on it, otherwise whole nodes and one for the rest."""
     nodes, rest = divmod(gpus, PER_NODE)
     roles = [_role("node", nodes, PER_NODE)] if nodes else []
     roles += [_role("rest", 1, rest)] if rest else []

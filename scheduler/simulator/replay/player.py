@@ -14,8 +14,8 @@ from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import Meter
 
-STOP_SECONDS = 10  # from being asked to stop until its GPUs are free
-HEARTBEAT = 60  # seconds between cycles while somebody waits for time itself to pass
+STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
+HEARTBEAT = 60  # seconds between cycles while a workload waits for a delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Progress:
 
 
 class Player:
-    """One replay under way."""
+    """A replay in progress."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Player:
         checkpoint: int | None = None,
     ) -> None:
         self.trace, self.records = trace, records
-        self.apart = apart  # seconds from one cycle to the next at least: what happens meanwhile is gathered
+        self.apart = apart  # minimum seconds between two cycles
         self.next_cycle = trace.cluster.now
-        self.due = False  # whether anything happened since the last
-        self.layout: Layout | None = None  # carried from cycle to cycle
+        self.due = False  # whether anything happened since the last cycle
+        self.layout: Layout | None = None  # layout passed to the next cycle
         self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), Meter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_heeds_time, trace.cluster.pools)) else None
         self.waiting: set[str] = set()
@@ -87,7 +87,7 @@ class Player:
             self.arrived += 1
 
     def _time_has_come(self) -> bool:
-        """For those who wait for nothing but time."""
+        """Return whether a cycle is due for workloads that wait for a delay."""
         due = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)
@@ -106,7 +106,7 @@ class Player:
         self._look()
 
     def _look(self) -> None:
-        """Tell the records what changed, and let go of who has ended."""
+        """Record the changes, and forget ended workloads."""
         world = self.world
         for name in sorted(world.touched):
             workload = world.workloads[name]
@@ -126,7 +126,7 @@ class Player:
 
 
 def _heeds_time(pool: Pool) -> bool:
-    """Whether a decision can change although nothing else did."""
+    """Return whether a decision can change with time alone."""
     return (
         pool.fair_share.time_based
         or pool.reservation_after is not None

@@ -12,7 +12,7 @@ TICKS = 4
 
 
 def plots(records: Records, until: int) -> Mapping[str, str]:
-    """File names and what belongs into them."""
+    """Return the SVG files by name."""
     begin, end = records.trace.begins, max(until, records.trace.begins + 1)
     held = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
     return {
@@ -22,7 +22,7 @@ def plots(records: Records, until: int) -> Mapping[str, str]:
 
 
 def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line: float | None = None) -> str:
-    """Areas on top of each other; `line`: what there is of it, drawn across."""
+    """Draw stacked areas with the capacity as a line."""
     columns = {name: sampled(curve, begin, end) for name, curve in curves.items()}
     top = max([1.0, line or 0.0, *map(sum, zip(*columns.values(), strict=True))])
     below = [0.0] * COLUMNS
@@ -43,7 +43,7 @@ def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line:
 
 
 def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
-    """The mean of a step function in each of so many columns."""
+    """Return the mean of a step function in each column."""
     width, means, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
     for column in range(COLUMNS):
         since, until = begin + column * width, begin + (column + 1) * width

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    FAIR = "fair"  # the engine
+    FAIR = "fair"  # Berth's engine
     FIFO = "fifo"
     SKIP = "skip"
     STATIC_FIFO = "static-fifo"

@@ -12,7 +12,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import STANDING, has
 from scheduler.simulator.replay.trace import Trace, gpus_requested, quota_of
 
-Curve = list[tuple[int, float]]  # a step function: from that second on, so much
+Curve = list[tuple[int, float]]  # a step function: (second, value from then on)
 
 
 @dataclass(slots=True)
@@ -24,18 +24,18 @@ class Job:
     gpus: float
     submitted: int
     first_start: int | None = None
-    since: int | None = None  # of the present run
+    since: int | None = None  # of the current run
     waiting_since: int | None = None
     ended: int | None = None
-    waited: int = 0  # in all, again after every eviction too
-    waited_in_quota: float = 0.0  # of that, while its project would have stayed within quota with it
+    waited: int = 0  # total, including after evictions
+    waited_in_quota: float = 0.0  # of that, while it would have fitted in its project's quota
     stops: int = 0
-    owed_at: float = 0.0  # the account's clock when it began to wait
+    owed_at: float = 0.0  # the account's clock when it became pending
 
 
 @dataclass(slots=True)
 class Account:
-    """A project: what it holds, and for how long it had so much of its quota left."""
+    """A project's allocation, and how long each amount of its quota was free."""
 
     quota: float | None
     held: float = 0.0
@@ -70,7 +70,7 @@ class Records:
         self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
         self.evicted_of: dict[str, int] = defaultdict(int)
         self.lost_of: dict[str, float] = defaultdict(float)  # GPU-seconds
-        self._lines: list[tuple[int, int]] = []  # when who began (+1) or ceased (-1) to wait
+        self._lines: list[tuple[int, int]] = []  # times at which a workload became pending (+1) or not (-1)
         self.accounts = _accounts(trace)
         self._held: dict[str, float] = {}
 
@@ -84,7 +84,7 @@ class Records:
                 self.lost_of[project] += eviction.lost_gpu_seconds
 
     def saw(self, now: int, workload: Workload, over: bool) -> None:
-        """A workload that came, started, stopped, grew, shrank or ended."""
+        """Record that a workload arrived, started, stopped, grew, shrank or ended."""
         job = self.jobs.get(workload.name)
         if job is None:
             requested = gpus_requested(workload)
@@ -101,14 +101,14 @@ class Records:
                 job.since = now
                 if job.first_start is None:
                     at = now if workload.started is None else min(now, workload.started)
-                    job.first_start = max(job.submitted, at)  # who runs from the beginning did not wait
+                    job.first_start = max(job.submitted, at)  # jobs that run from the start did not wait
         elif job.waiting_since is None:
             self._waits(now, job, account)
         if over:
             job.ended = now
 
     def settle(self, now: int) -> None:
-        """The replay ends here."""
+        """Close the records at the end of the replay."""
         for account in self.accounts.values():
             account.advance(now)
         for job in self.jobs.values():
@@ -116,7 +116,7 @@ class Records:
                 self._waits_no_more(now, job, self.accounts[job.project])
 
     def queue(self) -> Curve:
-        """How many waited, over time."""
+        """Return the number of pending workloads over time."""
         curve: Curve = []
         waiting = 0
         for now, change in sorted(self._lines, key=lambda line: line[0]):
@@ -174,7 +174,7 @@ def _draw(curve: Curve, now: int, value: float) -> None:
 
 
 def area(curve: Sequence[tuple[int, float]], since: float, until: float) -> float:
-    """Below a step function, between two seconds."""
+    """Return the integral of a step function between two seconds."""
     return sum(
         value * max(0, min(end, until) - max(at, since))
         for (at, value), (end, _) in pairwise((*curve, (until, 0.0)))

@@ -14,7 +14,7 @@ MOST = 10**12
 
 
 def numbered(rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
-    """Each row with its line in the file; the head is line 1."""
+    """Yield each row with its line number; the header is line 1."""
     yield from enumerate(rows, 2)
 
 
@@ -29,7 +29,7 @@ def whole(line: int, row: Row, column: str, least: int = 0, default: int | None 
 
 
 def moment(line: int, row: Row, column: str) -> int:
-    """Seconds since the epoch. A trace tells no zone: UTC."""
+    """Return seconds since the epoch. Times of traces have no zone and are read as UTC."""
     at = _read(line, row, column, datetime.fromisoformat, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 

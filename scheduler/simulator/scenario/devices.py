@@ -52,7 +52,7 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Whole and shared never meet on a device; shares add up to one device at most."""
+    """A device is allocated as a whole, or in shares that add up to at most 1000."""
     return left == MILLI if milli == MILLI else left >= milli
 
 
@@ -61,14 +61,14 @@ class Seats:
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
-        self.strategies = strategies  # for devices, by pool
+        self.strategies = strategies  # placement strategy of devices, by pool
         self._now = {node.name: _room(node) for node in nodes}
         self._later = {node.name: _room(node) for node in nodes}
 
     def take(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
-        """Hold the seat, or say why it cannot be held."""
+        """Allocate the devices of a pod. Raises ScenarioError if they are not free."""
         milli = milli_on(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
@@ -84,7 +84,7 @@ class Seats:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Devices for a pod that names none: fullest or emptiest first, as the pool likes it."""
+        """Choose devices for a pod that names none: fullest or emptiest first, by the pool's strategy."""
         milli = milli_on(node, request) or MILLI
         left = self._rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1

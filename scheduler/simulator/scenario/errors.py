@@ -8,7 +8,7 @@ from berth.core.problems import Problem
 
 
 class ScenarioError(Invalid):
-    """An invalid scenario; `problems` holds all findings, the message the first."""
+    """An invalid scenario; `problems` has all errors, the message the first."""
 
     code: ClassVar[str] = "invalid-scenario"
     title: ClassVar[str] = "The scenario cannot be taken"

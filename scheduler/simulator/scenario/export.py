@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """The document of a scenario that loads as this snapshot."""
+    """Return the scenario document that loads as this snapshot."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}
@@ -47,12 +47,12 @@ def moment(seconds: int) -> str:
 
 
 def number(milli: int) -> int | float:
-    """Thousandths as people write them: 2, 0.5."""
+    """Return thousandths in whole units: 2, 0.5."""
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
 def without_empty(**values: Any) -> Document:
-    """Only what says something."""
+    """Return the values that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
 
@@ -125,7 +125,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
 
 def _children(group: Group) -> Document:
     if not group.children:
-        return {"roles": [{"name": "unknown"}]}  # of a document that says nothing: it never starts anyway
+        return {"roles": [{"name": "unknown"}]}  # for an empty document, which never starts
     document = without_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
@@ -135,7 +135,7 @@ def _children(group: Group) -> Document:
 
 
 def _group(child: Group | Role) -> Document:
-    """A role between groups gets a group of its own: the file knows only one kind at a level."""
+    """Wrap roles that are siblings of groups in a group: a level of the file has one kind only."""
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role(child)]}
     return {"name": child.name, **_children(child)}

@@ -25,14 +25,14 @@ ORIGIN = seconds_of(datetime(2026, 1, 1, tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A snapshot, and how far its clock goes from one cycle to the next."""
+    """A snapshot, and the seconds between two cycles."""
 
     snapshot: Snapshot
     cycle_seconds: int = 1
 
 
 def load(source: object) -> Scenario:
-    """A scenario from a file's path or from data. Raises ScenarioError."""
+    """Load a scenario from a path or from data. Raises ScenarioError."""
     data = read(source) if isinstance(source, str | Path) else source
     document = _document(data)
     if problems := list(broken_references(document)):

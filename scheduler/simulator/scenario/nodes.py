@@ -78,7 +78,7 @@ def _pool(spec: PoolDocument, first: Node | None) -> Pool:
 
 
 def _fair_share(spec: FairShareSettings) -> FairShareMode:
-    """Time-based and nothing said about how: a half-life of a week."""
+    """Return the default of time-based fair share: a half-life of a week."""
     time_based = spec.mode == "time_based"
     half_life = spec.half_life
     if time_based and half_life is None and spec.window is None:
@@ -100,7 +100,7 @@ def _shape(spec: Shape) -> NodeShape:
 
 
 def _like(node: Node | None) -> NodeShape | None:
-    """One more node is like the first one."""
+    """Return the shape of additional nodes: that of the first one."""
     if node is None:
         return None
     return NodeShape(

@@ -24,12 +24,12 @@ def read(path: str | Path) -> object:
 
 
 def parse(text: str) -> object:
-    """JSON where it looks like it (YAML would take it as well, slowly), else YAML."""
+    """Parse JSON if the text looks like it, because YAML is slow; otherwise YAML."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text, object_pairs_hook=_once)
         except json.JSONDecodeError:
-            pass  # YAML has this form too
+            pass  # also valid YAML
         except RecursionError:
             raise _broken("too deep") from None
     return _yaml(text)
@@ -54,7 +54,7 @@ def _yaml(text: str) -> object:
 
 
 class _Check:
-    """No key twice, nothing inside itself, and no few lines that stand for millions."""
+    """Refuse duplicate keys, recursion and alias bombs."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

@@ -31,7 +31,7 @@ def queues_of(
 
 
 def queue_name(department: str, projects: Container[str]) -> str:
-    """The engine knows only queues: a department named like a project is told apart."""
+    """Return a unique queue name: a department may have the name of a project."""
     return department + OF_DEPARTMENT if department in projects else department
 
 
@@ -63,7 +63,7 @@ def _entitlement(spec: QueueDocument, pool: str, horizon: Three) -> Entitlement:
 
 
 def _quota(spec: QuotaDocument) -> Bounds:
-    """A quota that says nothing of CPU and memory does not bound them."""
+    """Return the quota; CPU and memory are unlimited unless set."""
     if not spec.model_fields_set & {"cpu", "memory_mib"}:
         return Bounds(_milli(spec.gpu), None, None)
     return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
@@ -89,7 +89,7 @@ def _usage(spec: UsageDocument, horizon: Three) -> Usage:
 
 
 def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> Three:
-    """The integral of the pool's whole capacity over all that its history remembers."""
+    """Return the integral of the pool's capacity over its history window."""
     memory = memory_of(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (

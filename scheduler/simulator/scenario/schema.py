@@ -15,7 +15,7 @@ AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 
 
 def amount(value: object) -> int | float:
-    """So much of a resource, in thousandths at the finest."""
+    """An amount of a resource, in steps of 0.001."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
         refuse("amount", "is not an amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
@@ -39,7 +39,7 @@ class Placement(Document):
 
 
 def both(value: Any) -> Any:
-    """One word stands for nodes and devices alike."""
+    """A single word sets the strategy of nodes and devices."""
     return {"nodes": value, "devices": value} if isinstance(value, str) else value
 
 
@@ -83,7 +83,7 @@ class Shape(Document):
 class NodeBounds(Document):
     min: Count = 0
     max: Count | None = None
-    shape: Shape | None = None  # of one more node; default: that of the pool's first node
+    shape: Shape | None = None  # of additional nodes; default: that of the pool's first node
 
 
 class PoolDocument(Document):
@@ -123,7 +123,7 @@ class Weights(Document):
 
 
 def alike(value: Any) -> Any:
-    """One number stands for all resources."""
+    """A single number is the weight of all resources."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
 
@@ -139,7 +139,7 @@ class QuotaDocument(Document):
 
 
 class UsageDocument(Document):
-    """A decayed part of the parent's, or (`used`, `parent`) the integrals themselves."""
+    """A decayed fraction of the parent's usage, or both integrals (`used`, `parent`)."""
 
     gpu: Share = 0.0
     cpu: Share = 0.0
@@ -169,7 +169,7 @@ class ProjectDocument(QueueDocument):
 class PodDocument(Document):
     role: Name | None = None
     index: Count | None = None
-    node: Name | None = None  # what has completed stands nowhere
+    node: Name | None = None  # a completed pod has no node
     devices: Annotated[tuple[Count, ...], Field(max_length=1024, strict=False)] | None = None
     state: Literal["running", "starting", "stopping", "stuck", "reserved", "completed"] = "running"
     started: Moment | None = None
@@ -179,9 +179,9 @@ Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
 
 
 class ScenarioWorkload(WorkloadSpec):
-    """The workload document, and what has become of it so far."""
+    """The workload document and its current state."""
 
-    project: Name  # a scenario has no project to fall back on
+    project: Name  # a scenario has no default project
     pods: Pods = ()
     runtime_seconds: Annotated[Seconds, Field(ge=1)] | None = None
     started: Moment | None = None

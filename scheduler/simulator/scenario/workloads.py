@@ -25,7 +25,7 @@ def workloads_of(
     bare = [_workload(spec, every, now) for spec in document.workloads]
     seats = Seats(nodes, {pool.name: pool.device_strategy for pool in pools})
     pods: dict[tuple[int, int], Pod] = {}
-    # Devices that the file names are taken first; then those it left to us.
+    # Allocate devices named in the file first, then choose the others.
     for named in (True, False):
         for number, spec in enumerate(document.workloads):
             for place, pod in enumerate(spec.pods):
@@ -110,7 +110,7 @@ def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: i
 
 
 def _with_pods(number: int, spec: ScenarioWorkload, bare: Workload, pods: list[Pod]) -> Workload:
-    """Replicas without an index get the lowest that is free; no two living ones share one."""
+    """Give replicas without an index the lowest free one. Live replicas have different indices."""
     used_indices = {(pod.role, pod.index) for pod in pods}
     named: set[tuple[str, int]] = set()
     placed: list[Pod] = []

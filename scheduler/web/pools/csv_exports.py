@@ -22,7 +22,7 @@ from scheduler.web.pools.capacity_chart import SPANS, USUAL
 AT_ONCE = 20
 NODE_HEADS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
 COURSE_HEADS = ("From", "Desired, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
-HistoryRow = tuple[ScalingEvent, str]  # with the reason as far as the reader may know it
+HistoryRow = tuple[ScalingEvent, str]  # event and the reason shown to the reader
 HISTORY: tuple[Column[HistoryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("kind", "Kind", lambda row: row[0].kind, order="kind"),
@@ -52,7 +52,7 @@ def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing
 
 
 def file_of_pool(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
-    """The data of its two pictures, if they are asked for."""
+    """Return the CSV file of the device map or the capacity chart, if requested."""
     file_format = request.GET.get("format", "")
     if file_format == "nodes":
         return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _nodes(pool))

@@ -34,7 +34,7 @@ class Holder:
 class Device:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    promised: str = ""  # the workload that a reservation keeps it for
+    promised: str = ""  # the workload with the reservation
 
     @property
     def held(self) -> int:
@@ -46,7 +46,7 @@ class Device:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """(top edge, holder), from the bottom up."""
+        """Return (top edge, holder) pairs from the bottom up."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -83,12 +83,12 @@ class NodeMap:
 
 
 def node_maps(acting: Acting, pools: Iterable[NodePool]) -> list[NodeMap]:
-    """Every node that is alive, in order of pool and ordinal."""
+    """Return maps of live nodes in order of pool and ordinal."""
     return maps_of(acting, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool"))
 
 
 def maps_of(acting: Acting, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Of these nodes, in their order."""
+    """Return maps of these nodes in their order."""
     visible = set(visible_projects(acting).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, [Device(index) for index in range(node.gpus)]) for node in nodes}
     _fill(maps, visible)
@@ -101,7 +101,7 @@ def hue(project_id: int) -> str:
 
 
 def legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """(hue, project, milli-GPU) of whom the map shows, by name; others come last."""
+    """Return (hue, project, milli-GPU) of the visible projects by name; other projects come last."""
     held: dict[tuple[int, str, str], int] = defaultdict(int)
     for each in maps:
         for device in each.devices:

@@ -36,7 +36,7 @@ BY_STATE = {
 
 @dataclass(frozen=True, slots=True)
 class Tone:
-    """Nodes that look alike, as one path of squares."""
+    """Nodes of one colour, drawn as one path."""
 
     kind: str
     title: str
@@ -46,7 +46,7 @@ class Tone:
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
-    """In the order of the nodes' numbers, row by row."""
+    """Return the squares in order of ordinals, row by row."""
 
     width: int
     height: int
@@ -55,7 +55,7 @@ class Mosaic:
 
 
 def mosaic_of(pool: NodePool) -> Mosaic:
-    """Two queries, however many nodes there are."""
+    """Build the heatmap with two queries."""
     nodes = Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal", "pk")
     rows = list(nodes.values_list("pk", "state", "gpus", "cpu_milli"))
     held, columns = _held(pool), min(WIDEST, max(1, ceil(sqrt(4 * len(rows)))))
@@ -76,7 +76,7 @@ _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"
 
 
 def _held(pool: NodePool) -> Mapping[int, tuple[int, int]]:
-    """By node: milli-GPU and milli-CPU."""
+    """Return milli-GPU and milli-CPU by node."""
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
         gpu=Sum(F("gpu_milli") * F("devices__len")), cpu=Sum("cpu_milli")

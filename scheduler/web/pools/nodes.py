@@ -16,7 +16,7 @@ from scheduler.models import Allocation
 from scheduler.web.pools.devices import HELD_BY_OTHERS, NodeMap, hue, maps_of
 from scheduler.web.pools.node_heatmap import Mosaic, mosaic_of
 
-SMALL, AT_ONCE = 24, 12  # up to so many nodes all are shown, of more so many at a time
+SMALL, AT_ONCE = 24, 12  # nodes shown without paging, and nodes per page
 STEPS: Mapping[str, tuple[str, ...]] = {
     "requested": ("terminate",),
     "booting": ("terminate",),
@@ -32,7 +32,7 @@ class PoolNodes:
 
     maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
     slice: Slice[Node]
-    states: Sequence[tuple[str, int]]  # which there are, with how many nodes
+    states: Sequence[tuple[str, int]]  # states with their numbers of nodes
     state: str
     find: str
     mosaic: Mosaic | None
@@ -64,7 +64,7 @@ def nodes_of(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def held_by(acting: Acting, pool: NodePool) -> list[tuple[str, str, int]]:
-    """(hue, project, milli-GPU) of whom the reader may see, by name; others come last, together."""
+    """Return (hue, project, milli-GPU) of visible projects by name; the others come last as one entry."""
     visible = set(visible_projects(acting).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")

@@ -66,7 +66,7 @@ def _visible(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready(pool: Any) -> int:
-    """As the selector has counted them."""
+    """Return the counts of the selector."""
     return int(pool.nodes_ready)
 
 
@@ -140,7 +140,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """How good the news is; an order that brought fewer than it asked for is not."""
+    """Return the tone of an event; an order that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")

@@ -20,7 +20,7 @@ from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, capacity, table
 
 AT_ONCE = 60  # rows
-MOST_POOLS = 6  # beyond it one chooses which are shown
+MOST_POOLS = 6  # with more, the reader selects the pools
 USUAL = tuple(name for name, field in FIELDS.items() if field.usual)
 
 
@@ -56,7 +56,7 @@ class Head:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     query = looked(request.GET, request.acting)
-    latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows: what comes later is news
+    latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows, to miss no change
     grid = table(
         request.acting, query.pools, query.fields,
         search=query.search, within=query.within, sort=query.sort,

@@ -27,7 +27,7 @@ from scheduler.web.quotas.grid_input import Typed, changes_of, faults_of, read_t
 from scheduler.web.quotas.grid_table import held_values, stored
 from scheduler.web.quotas.preview_by_pool import by_pool
 
-MOST_CHANGES = 100  # news beyond them: the page is better read anew
+MOST_CHANGES = 100  # with more changes the page reloads
 Place = tuple[str, str]  # key of the owner, name of the pool
 
 
@@ -137,7 +137,7 @@ def _previewed(request: Request, draft: Draft) -> HttpResponse:
 
 
 def _overtaken(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
-    """Of the quotas of the draft those that are no longer what it was begun upon."""
+    """Return the quotas of the draft that have changed since it was begun."""
     each_now = present(acting, {(each.key, each.pool.name): {} for each in typed})
     versions = {(each.key, each.pool.name): each.version for each in typed}
     moved = [row for row in each_now if row["version"] != versions[row["owner"], row["pool"]]]

@@ -68,7 +68,7 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
 
 
 def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
-    """Raises Invalid with every fault; `cell_of` says where each belongs."""
+    """Raises Invalid with every error; `cell_of` maps them to cells."""
     stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
@@ -88,7 +88,7 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
 
 
 def _columns(each: Typed, *, alike: bool) -> Columns | None:
-    """None where the quota is to be removed. Raises Invalid."""
+    """Return None if the quota is to be deleted. Raises Invalid."""
     if each.removes:
         return None
     if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
@@ -100,7 +100,7 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
 
 
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
-    """Each complaint with the cell that it is about; without one where it is about none."""
+    """Return each problem with its cell, if it has one."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":

@@ -19,12 +19,12 @@ from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
 
-Values = Mapping[str, Any]  # by column of the table of quotas
+Values = Mapping[str, Any]  # by database column
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One quota as it is stored; `version` as a draft names it."""
+    """One stored quota; `version` is the one that drafts refer to."""
 
     version: str
     values: Values
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(slots=True)
 class Table:
-    """All rows in order; `drawn` gives some of them their cells. `tenants`: how many there are unfiltered."""
+    """All rows in order; `drawn` adds cells to some. `tenants`: number of rows without filters."""
 
     pools: Sequence[NodePool]
     fields: Sequence[str]
@@ -114,7 +114,7 @@ def table(
     acting: Acting, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
     sort: str = "name",
 ) -> Table:  # fmt: skip
-    """`search`: a piece of a name; `within`: one department; `sort`: projects of each department by it."""
+    """Return the grid. `search`: part of a name; `within`: a department; `sort`: order within departments."""
     every = _rows(acting, pools)
     result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
     for top, children in every:
@@ -133,7 +133,7 @@ def held_values(row: Held | None, name: str) -> str:
 
 
 def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
-    """Milli-GPU that each pool's nodes have now."""
+    """Return milli-GPU of each pool's current nodes."""
     nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
     return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
 
@@ -141,7 +141,7 @@ def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
 def stored(
     acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
 ) -> dict[str, dict[int, Held]]:
-    """By owner and pool, what the reader may see; of all owners, or of those whose keys are given."""
+    """Return visible quotas by owner and pool, of all owners or of those in `keys`."""
     result: dict[str, dict[int, Held]] = defaultdict(dict)
     rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
     if keys is not None:
@@ -176,7 +176,7 @@ def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
-    """By department, pool and field: what its projects are given, and how many of them without bound."""
+    """Return (sum, number of unlimited ones) of the project quotas by department, pool and field."""
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
@@ -191,7 +191,7 @@ def _sums(
 
 
 def _ordered(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
-    """By name, or by a value in one pool, "gpu.train"; "-" is downwards, without bound is most."""
+    """Sort by name, or by a value in one pool such as "gpu.train"; "-" reverses, unlimited is highest."""
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
     pool = next((each for each in pools if each.name == where), None)

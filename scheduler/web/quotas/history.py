@@ -26,7 +26,7 @@ SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One quota of a change: what it was and became, value by value."""
+    """One quota of a change with its old and new values."""
 
     name: str
     pool: str
@@ -50,7 +50,7 @@ class ListedChange:
 
 
 def _values(quota: Entry) -> str:
-    """Each with its unit's word, before and after."""
+    """Return the values before and after as text."""
     if quota.removed:
         return "removed"
     return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
@@ -121,7 +121,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
 
 
 def listed_changes(acting: Acting, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """As far as the reader sees the quotas; of the others only how many there are."""
+    """Return changes of visible quotas, and only the number of the others."""
     changes, seen = list(rows), Scope(acting)
     undone = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
@@ -156,7 +156,7 @@ def _entry(each: Mapping[str, Any]) -> Entry:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One weight where all resources have the same."""
+    """Merge the weights if all resources have the same."""
     weights = values.get("weight")
     if isinstance(weights, dict) and len(set(weights.values())) == 1:
         return {**values, "weight": next(iter(weights.values()))}

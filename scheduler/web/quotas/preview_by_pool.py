@@ -12,7 +12,7 @@ PARTS = ("removed", "warnings", "shares", "starts", "no_longer_starting", "evict
 
 @dataclass(slots=True)
 class InPool:
-    """`name` empty: what belongs to no single pool."""
+    """Effects on one pool; `name` is empty for effects on no single pool."""
 
     name: str
     removed: list[Entry] = field(default_factory=list)
@@ -25,7 +25,7 @@ class InPool:
 
     @property
     def in_short(self) -> str:
-        """How many of what, for those who read only that."""
+        """Return a one-line summary."""
         counts = (
             (len(self.starts), "would start"),
             (len(self.no_longer_starting), "would no longer start"),
@@ -36,7 +36,7 @@ class InPool:
 
 
 def by_pool(impact: Impact) -> list[InPool]:
-    """Pools in order of name; what belongs to none comes last."""
+    """Return effects by pool name; those of no pool come last."""
     pools: dict[str, InPool] = {}
     for part in PARTS:
         for entry in getattr(impact, part):

@@ -32,7 +32,7 @@ class Line:
     waiting: int = 0
     numbers_visible: bool = True  # False: a department whose own numbers the person may not see
     children: list["Line"] = field(default_factory=list)
-    scale: int = 0  # what the longest bar of its kind shows
+    scale: int = 0  # value at the end of the longest bar
 
     @cached_property
     def bar(self) -> Bar:
@@ -51,7 +51,7 @@ class Line:
 
     @property
     def gpus(self) -> int | None:
-        """Its quota of GPUs; None where one of them is unlimited."""
+        """GPU quota; None if one of the quotas is unlimited."""
         return _total(quota.gpu_milli for quota in self.quotas)
 
     @property
@@ -77,7 +77,7 @@ class Line:
 
 
 def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
-    """Departments in order of name, their visible projects below them."""
+    """Return departments by name with their visible projects."""
     wanted = list(pools)
     whole = set(whole_departments(acting).values_list("pk", flat=True))
     owned = _quotas(acting, wanted)
@@ -107,7 +107,7 @@ def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
 
 
 def held_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Milli-GPU that each project's pods hold now."""
+    """Return milli-GPU allocated to each project."""
     rows = (
         Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
         .order_by()
@@ -120,7 +120,7 @@ def held_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 
 def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Milli-GPU of the gangs that wait for one of these pools."""
+    """Return milli-GPU of gangs pending for one of these pools, by project."""
     rows = (
         Workload.objects.filter(
             phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
@@ -155,7 +155,7 @@ def _key(project: int | None, department: int | None) -> Key:
 
 
 def _scale(tops: list[Line]) -> None:
-    """One scale for all projects, one for all departments: bars of a kind can be compared."""
+    """Use one scale for all projects and one for all departments, so that bars are comparable."""
     for row in (tops, [child for top in tops for child in top.children]):
         ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.waiting) for line in row]
         longest = max(ends, default=0)

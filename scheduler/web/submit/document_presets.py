@@ -95,7 +95,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def first_text(acting: Acting, query: Mapping[str, str]) -> str:
-    """A template's document, another workload's without the name that is taken, or an example of a kind."""
+    """Return the text of a template, of another workload under a new name, or of an example."""
     if (template := _template(acting, query.get("template", ""))) is not None:
         return _begun(template)
     if (like := _workload(acting, query.get("like", ""))) is not None:
@@ -108,7 +108,7 @@ def first_text(acting: Acting, query: Mapping[str, str]) -> str:
 
 
 def starts() -> list[tuple[str, str]]:
-    """(title, what stands behind the page's address)"""
+    """Return (title, query string) of each example."""
     return [(title, f"kind={key}") for key, (title, _, _) in KINDS.items()]
 
 
@@ -127,13 +127,13 @@ def template_text(text: str) -> str:
 
 
 def kept_text(acting: Acting, like: str) -> tuple[str, str]:
-    """Of a workload: its document without name and project, and its name."""
+    """Return a workload's document without name and project, and its name."""
     workload = _workload(acting, like)
     return (template_text(written(workload)), workload.name) if workload is not None else (BARE, "")
 
 
 def _begun(template: Template) -> str:
-    """Its text, comments and all, with a name and its project."""
+    """Return the template's text, including comments, with name and project."""
     text = template.text
     try:
         for key, value in (("name", document_of(template)["name"]), ("project", template.project.name)):

@@ -26,7 +26,7 @@ def offer_to(acting: Acting) -> Offer:
 
 
 def open_projects(acting: Acting) -> list[str]:
-    """Names of the projects in which this person may submit; one question per department or own project."""
+    """Return the projects in which this user may submit, with one check per department or own project."""
     whole = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
     mine = set(
         Membership.objects.filter(user=acting.user, project__isnull=False).values_list("project", flat=True)

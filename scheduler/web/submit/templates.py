@@ -54,7 +54,7 @@ class Page:
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    named: list[Problem] = field(default_factory=list)  # of its name and purpose
+    named: list[Problem] = field(default_factory=list)  # errors of name and description
     refused: str = ""
     theirs: Template | None = None  # saved by another user in the meantime
 
@@ -66,7 +66,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if chosen := request.GET.get("project", "").replace("\x00", ""):
         rows = rows.filter(project__name=chosen)
     if search := request.GET.get("search", "").replace("\x00", "").strip():
-        rows = rows.filter(name__icontains=search) | rows.filter(about__icontains=search)
+        rows = rows.filter(name__icontains=search) | rows.filter(description__icontains=search)
     mine = open_projects(request.acting)
     usable = set(mine)
     listing = list_query(
@@ -205,7 +205,7 @@ def _keep_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_rights(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Each with whether one may begin with it and change it; rights are asked once for a project."""
+    """Return templates with whether the user may use and change each; checked once per project."""
     runs: dict[int, bool] = {}
     for row in rows:
         if row.project_id not in runs:

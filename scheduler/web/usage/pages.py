@@ -28,13 +28,13 @@ from scheduler.web.usage.query import SPANS, Question, question_of
 
 MOST_NAMED = 8
 MOST_BUDGETS = 25
-MOST_LINES = 100  # the whole is in the CSV file
+MOST_LINES = 100  # all rows are in the CSV file
 SHOWN = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One name, all its time together."""
+    """Return the total of one name."""
 
     name: str
     hue: str
@@ -111,7 +111,7 @@ def _sorted(lines: list[Line], sort: str) -> list[Line]:
 
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) -> Columns:
-    """The biggest names have a layer each, all others one together."""
+    """Return a layer for each of the largest names, and one for all others."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}
@@ -132,7 +132,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) 
 
 
 def _pieces(rows: Sequence[UsageRow], question: Question) -> list[Piece]:
-    """The chart's data, latest first."""
+    """Return the chart's data, latest first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
     for row in rows:
         if row.at is not None:
@@ -146,7 +146,7 @@ def _labels(question: Question) -> tuple[str, str]:
 
 
 def _starts(question: Question) -> list[datetime]:
-    """Where each piece of the time begins, in the reader's zone."""
+    """Return the starts of all steps in the reader's zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
@@ -162,7 +162,7 @@ def _starts(question: Question) -> list[datetime]:
 
 
 def _next(at: datetime, step: Step) -> datetime:
-    """Days are as long as the zone makes them; hours are always hours."""
+    """Days follow the zone's clock changes; hours do not."""
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:

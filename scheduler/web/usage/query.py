@@ -28,11 +28,11 @@ USUAL, USUAL_BY = "month", Dimension.PROJECT
 class Question:
     span: str
     step: Step
-    chosen: Step | None  # None: the fitting one
+    chosen: Step | None  # None: chosen by the span
     by: Dimension
     only: dict[Dimension, str]
     request: UsageRequest
-    search: str  # in the names that it is told by
+    search: str  # text in the names of the rows
 
     def chosen_of(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
@@ -51,7 +51,7 @@ def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Questio
     words["only"] = {str(key): name for key, name in only.items()}
     try:
         usage_query = usage_request(now, step=step, **words)
-    except Invalid:  # so fine a step is too long a list
+    except Invalid:  # too many rows with this step
         step, chosen = SPANS[span][1], None
         usage_query = usage_request(now, step=step, **words)
     search = parameters.get("search", "").replace("\x00", "")[:100].strip()

@@ -25,7 +25,7 @@ Pick = Callable[[Point], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Used as an area, allocated as a line; `now` and `of` are amounts in thousandths of the unit."""
+    """A chart with used as an area and allocated as a line; `now` and `of` are in thousandths."""
 
     key: str
     title: str

@@ -57,7 +57,7 @@ def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
 
 
 def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Its pods together, for anybody; whose they are is told elsewhere, to those who may know."""
+    """Return the node's total for all readers, without names of workloads."""
     pods = summary.of_pods(summary.running().filter(node=node), now)
     use = summary.together(pod.use for pod in pods)
     return {

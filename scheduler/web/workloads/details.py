@@ -110,7 +110,7 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A blocker's numbers with their units, in the order in which one reads them."""
+    """Return a blocker's numbers with units, in reading order."""
     resource = str(values.get("resource", "gpu"))
     order = list(NAMES)
     keys = sorted(values, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
@@ -122,7 +122,7 @@ def numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Placed]]:
-    """Pods of the present run, and of earlier ones, newest first."""
+    """Return pods of the current run and of earlier ones, newest first."""
     result = list(
         pods(acting)
         .filter(workload=workload)
@@ -149,7 +149,7 @@ def took(acting: Acting, workload: Workload) -> list[RenderedEviction]:
 
 
 def written(workload: Workload, **instead: Any) -> str:
-    """The document as YAML, in the order in which people write it."""
+    """Return the document as YAML in the customary key order."""
     return as_text({**workload.spec, **instead})
 
 

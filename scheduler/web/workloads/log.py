@@ -29,7 +29,7 @@ SHOWN, AROUND = 30, 2
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line in pieces, each with whether it is what was looked for."""
+    """Return the pieces of a line, each with whether it is a match."""
 
     line: Line
     before: tuple[str, ...]
@@ -40,7 +40,7 @@ class Hit:
 @signed_in
 @require_GET
 def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """From `offset` on, at most `limit` bytes; or the last `tail` lines."""
+    """Return at most `limit` bytes from `offset`, or the last `tail` lines."""
     log = _log(request, workload_id)
     offset, limit = _number(request, "offset", -1), _number(request, "limit", MOST_BYTES)
     if offset >= 0:

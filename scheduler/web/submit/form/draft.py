@@ -30,23 +30,23 @@ BY_TEXT_ONLY = "This value can only be edited in the document."
 
 @dataclass
 class Draft:
-    """`data` is None while the text cannot be read; `agreed` is the last text that could."""
+    """`data` is None while the text is invalid; `agreed` is the last valid text."""
 
     text: str
     agreed: str
     data: dict[str, Any] | None = None
-    problems: list[Problem] = field(default_factory=list)  # of the text itself, or of fields
-    line: int | None = None  # of the fault for which the text cannot be read
-    typed: dict[str, str] = field(default_factory=dict)  # what the document could not take, by path
+    problems: list[Problem] = field(default_factory=list)  # errors of the text or of fields
+    line: int | None = None  # line of the syntax error
+    typed: dict[str, str] = field(default_factory=dict)  # invalid field texts by path
 
     @property
     def readable(self) -> dict[str, Any] | None:
-        """The document that the form shows, or its last readable version."""
+        """The document that the form shows: the last valid version."""
         return self.data if self.data is not None else _read(self.agreed)
 
     @property
     def has_form(self) -> bool:
-        """An older system's manifest is changed as text only."""
+        """Manifests of other systems can be edited only as text."""
         readable = self.readable
         return readable is not None and not is_manifest(readable)
 
@@ -79,7 +79,7 @@ def sent(post: QueryDict, offer: Offer) -> Draft:
 
 
 def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
-    """`add:roles`, `add:notifications`, `remove:roles[1]`: a part more, or one less."""
+    """Add or remove a part: `add:roles`, `add:notifications`, `remove:roles[1]`."""
     verb, _, path = wanted.partition(":")
     at = location_of(path)
     if draft.data is None or not at or verb not in ("add", "remove"):
@@ -123,7 +123,7 @@ def _change(each: Field, before: Mapping[str, Any], places: Places, post: QueryD
 
 
 def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> None:
-    """Into the document; what it cannot take stays in the field, with the reason."""
+    """Write fields into the document; invalid texts stay in their field with the error."""
     if draft.data is None:
         draft.typed[each.path] = change if isinstance(change, str) else ""
         return
@@ -166,7 +166,7 @@ def _fields(parts: list[Part]) -> Iterator[Field]:
 
 
 def owner_of(path: str, names: Mapping[str, Any]) -> str:
-    """The field beside which a problem belongs: its own, or the one that holds it; else nothing."""
+    """Return the field of a problem, or of its parent; None without one."""
     at = location_of(path)
     for length in range(len(at), 0, -1):
         for inner in _spelled(at[:length]):

@@ -14,7 +14,7 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 class NotMeant(Exception):
-    """No value of the document: `given` is at fault, `allowed` would do."""
+    """A text that is not a valid value; `allowed` says what is."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class NotMeant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`shown` answers None for what only the document can hold; `meant` gets what stands there now."""
+    """`shown` returns None for values that a field cannot hold; `meant` also gets the current value."""
 
     widget: str
     shown: Callable[[Any, str | None], str | None]
@@ -82,7 +82,7 @@ def _text(text: str, _: Any) -> Any:
 
 
 def _amount(text: str, _: Any) -> Any:
-    """A number where it is one; else text with a unit, which the document's rules judge."""
+    """Return a number if it is one, otherwise text with a unit for the document's rules."""
     text = text.strip()
     if WHOLE.fullmatch(text):
         return int(text)
@@ -134,7 +134,7 @@ NAMES = Kind("input", _shown_names, _names)
 
 
 def in_order(chosen: Sequence[str], now: Any) -> Any:
-    """Of boxes: those that stay keep their order, those that are new come behind."""
+    """Keep the order of selected values; new ones are appended."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

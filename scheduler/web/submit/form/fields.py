@@ -21,7 +21,7 @@ RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Al
 NEWS: Choices = tuple((each, each.capitalize()) for each in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
-LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
+LEAST, MOST = "at_least", "at_most"  # keys of the two replica fields
 PRIORITY_HINT = (
     f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
     f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
@@ -38,7 +38,7 @@ class Field:
     kind: Kind = field_kinds.TEXT
     hint: str = ""
     choices: Choices = ()
-    suggestions: str = ""  # the list of suggestions
+    suggestions: str = ""  # name of the list of suggestions
     many: bool = False
     wide: bool = False
 
@@ -49,13 +49,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Fields under one title. `at` of a part that may be taken away."""
+    """Fields under one title. `at` is set if the part can be removed."""
 
     title: str
     fields: tuple[Field, ...]
     more: tuple[Field, ...] = ()
     at: Location | None = None
-    add: str = ""  # the list to which one may add a part like it
+    add: str = ""  # list to which a similar part can be added
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Offer:
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
-    runs_images: bool = False  # some pool does
-    of_template: bool = False  # whose name and project are said when somebody begins with it
+    runs_images: bool = False  # whether any pool runs container images
+    of_template: bool = False  # whether name and project are set when the template is used
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
@@ -176,7 +176,7 @@ def _news(number: int) -> Part:
 
 
 def _role_places(node: Any, at: Location) -> Iterator[Location]:
-    """Of every role of the tree, in the order it is written."""
+    """Yield the location of every role in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
     for number in range(_length(node.get("roles"))):

@@ -19,7 +19,7 @@ class ShownField:
     chosen: list[str] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     only_text: bool = False
-    words: bool = False  # a command that is a list: one word on each line
+    words: bool = False  # a command as a list has one word per line
 
     @property
     def name(self) -> str:
@@ -46,14 +46,14 @@ class ShownField:
 
     @property
     def choices(self) -> Choices:
-        """With what stands in the document, though it is none of the choices."""
+        """Return the choices, with the document's value if it is not one of them."""
         values = [value for value, _ in self.of.choices]
         here = self.chosen if self.of.many else [self.value]
         return (*self.of.choices, *((one, one) for one in here if one not in values))
 
     @property
     def boxes(self) -> list[tuple[str, str, bool, str]]:
-        """(value, label, ticked, which in order); what is chosen stands first, in its order."""
+        """Return (value, label, is checked, position); checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
         several = self.of.at == ("pools",) and len(ticked) > 1
@@ -73,7 +73,7 @@ class ShownPart:
 
     @property
     def unfolded(self) -> bool:
-        """Whether a collapsed section opens because one of its fields has a value."""
+        """Return whether a collapsed section is open because one of its fields has a value."""
         return any(each.value or each.errors or each.only_text for each in self.more)
 
 
@@ -87,12 +87,12 @@ class Fault:
 class Shown:
     parts: list[ShownPart]
     faults: list[Fault]
-    elsewhere: list[Problem]  # beside no field
-    is_behind: bool = False  # the form shows what the document said before
+    elsewhere: list[Problem]  # problems without a field
+    is_behind: bool = False  # the form shows the last valid version
 
     @property
     def shape(self) -> str:
-        """As long as it stays the same, fields are renewed one by one."""
+        """Return a digest of the form's structure; fields are updated in place while it is unchanged."""
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
 
     @property

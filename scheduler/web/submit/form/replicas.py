@@ -11,7 +11,7 @@ from scheduler.web.submit.form.fields import LEAST, MOST
 
 
 def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
-    """At most is empty where the role has one size."""
+    """Return (minimum, maximum); the maximum is empty if the role has a fixed size."""
     role = at[:-1]
     has_size = value_at(data, (*role, "replicas")) is not None
     if at[-1] == MOST:

@@ -32,7 +32,7 @@ PATIENCE = 10
 @never_cache
 @require_GET
 def begin(request: HttpRequest) -> HttpResponse:
-    """Off to the provider; where the person wanted to go is remembered here."""
+    """Redirect to the provider; remember the requested page."""
     wanted = request.GET.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
@@ -50,7 +50,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
-    """Back from the provider, with a code that it changes for an ID token; that one is checked whole."""
+    """Handle the redirect back: exchange the code for an ID token and validate it."""
     wanted = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
@@ -83,7 +83,7 @@ def is_offered() -> bool:
 
 
 def provider() -> Any:
-    """Raises NotFound where none is set."""
+    """Raises NotFound if single sign-on is not configured."""
     if not is_offered():
         raise NotFound("Single sign-on is not set up here.")
     return _registered(
@@ -96,7 +96,7 @@ def provider() -> Any:
 
 @lru_cache(maxsize=4)
 def _registered(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """It reads the provider's description once, and its keys again where a token is signed by a new one."""
+    """Reads the provider's metadata once, and its keys again for a token with a new key."""
     return OAuth().register(
         "berth",
         client_id=client_id,
@@ -107,7 +107,7 @@ def _registered(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
 
 def _here(request: HttpRequest) -> str:
-    """Where the provider sends people back to: to the server's public name, if it has one."""
+    """Return the redirect URL: the server's public URL, if it has one."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)

@@ -31,7 +31,7 @@ def slice_of(
     cursor: str = "",
     size: int = SIZE,
 ) -> Slice[M]:
-    """`columns` maps the words a person may sort by to columns that are never null; "-" is downwards."""
+    """`columns` maps sort keys to columns that are never null; "-" reverses."""
     if sort.removeprefix("-") not in columns:
         sort = default
     down, column = sort.startswith("-"), columns[sort.removeprefix("-")]

@@ -15,7 +15,7 @@ from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from berth.server.api.transport.streaming import cell, csv_file
 from berth.server.web.lists.paging import SIZE, ordered, slice_of
 
-AT_ONCE = 500  # rows of a file
+AT_ONCE = 500  # maximum rows of a file
 R = TypeVar("R")
 M = TypeVar("M", bound=Model)
 
@@ -42,7 +42,7 @@ class Column(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[R]):
-    """`sorts`: the keys that one may sort by. `next`, `previous`: cursors. `every`: for the file."""
+    """`sorts`: sortable keys. `next`, `previous`: cursors. `every`: all rows, for the file."""
 
     name: str
     file_name: str
@@ -54,7 +54,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     every: Iterable[R]
-    begun_with: bool  # whether there is anything, whatever is searched for
+    begun_with: bool  # whether there are rows without the search
 
     def word(self, what: str) -> str:
         return word_of(self.name, what)
@@ -98,7 +98,7 @@ def list_query(
     render: Callable[[list[M]], list[R]],
     *, name: str = "", file_name: str, default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Of rows that the database keeps and the page has searched; `render` turns rows into table rows."""
+    """List rows of a query that the page has filtered; `render` converts them to table rows."""
     state = table_state(request.GET, name)
     orders = {column.key: column.order for column in columns if column.order}
     matches = slice_of(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)

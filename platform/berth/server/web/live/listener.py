@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 5.0
 LINGERS_SECONDS = 60.0  # without a page, before the thread ends
 REMEMBERED = 1000  # notes, for pages that were rendered before they listened
 CLOCKS_APART_SECONDS = 0.2  # maximum clock difference of two web processes
-MOST_WAITING = 1000  # notes for one page; if it reads too slowly, it is told that everything may have changed
+MOST_WAITING = 1000  # notes for one page; a page that reads too slowly is sent "everything may have changed"
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
