@@ -55,7 +55,7 @@ def _measured(live: int) -> list[dict[str, Any]]:
     print(f"{Workload.objects.filter(phase='running').count()} run, the others of {live} wait")
     client, rows = Client(), []
     client.force_login(User.objects.get(username="bench"))
-    _answer(client, {"gpu": 1, "replicas": 1})  # what a process loads once belongs to no answer
+    _answer(client, {"gpu": 1, "replicas": 1})  # exclude what a process loads only once
     for what, role in DOCUMENTS.items():
         first = _first_answer(client, role)
         later = [_after_a_change(client, role, number) for number in range(TIMES)]

@@ -111,7 +111,7 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
-    """Create a cluster that seven eighths of the workloads fill, one device each, or of so many nodes."""
+    """Create a cluster that 7/8 of the workloads fill, one device each, or one of `nodes` nodes."""
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool

@@ -107,7 +107,7 @@ async def test_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.05)
     wire = Wire("/login", method="POST")
-    wire.left = []  # nothing ever comes
+    wire.left = []  # no message arrives
     async with asyncio.timeout(30):
         await front()(wire.scope, wire.receive, wire.send)
     assert wire.status == 408

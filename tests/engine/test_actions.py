@@ -52,7 +52,9 @@ def test_project_at_its_limit_preempts_its_own_workloads() -> None:
     plan = world.queued("high", "a", gpus=1, priority=90).decide()
     (bundle,) = plan.bundles
     assert stopped(plan) == {"low"}
-    assert all(step.reserved for step in bundle.steps if isinstance(step, Place))  # the limit holds meanwhile
+    assert all(
+        step.reserved for step in bundle.steps if isinstance(step, Place)
+    )  # the limit applies in the meantime
 
 
 @pytest.mark.shows("RAI-31", "RAI-32")

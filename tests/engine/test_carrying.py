@@ -116,7 +116,7 @@ def test_carried_layout_leads_to_the_plan_of_a_fresh_one(document: Any, other: A
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(MOMENTS)))
         snapshot = changed(data.draw, snapshot, others)
-    for plan, seen in unread:  # who waits for what is written out when somebody reads it
+    for plan, seen in unread:  # refusals are expanded when they are read
         assert plan == decide(seen)
 
 

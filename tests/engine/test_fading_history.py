@@ -185,7 +185,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
 
 
 def test_rounding_unit_does_not_change_queue_in_every_cycle() -> None:
-    """Seventeen queues want one of sixteen GPUs: each goes without for a while, not for a second."""
+    """Seventeen queues take turns on sixteen GPUs: a queue waits for a while, not for a second."""
     held, evicted = shares_held({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
     assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8

@@ -31,7 +31,7 @@ UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
 def lawfully(examples: int) -> Callable[[Test], Test]:
-    """Run a test on so many clusters: the same ones each time unless `BERTH_LAWS` is set."""
+    """Run a test on random clusters, the same ones each time unless `BERTH_LAWS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,

@@ -55,7 +55,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class FakeEngine:
-    """An engine: `weights` is what it really holds, `identity.weight_version` what it reports."""
+    """An engine: `weights` is its actual version, `identity.weight_version` the reported one."""
 
     identity: Identity = field(default_factory=lambda: Identity("default", "1"))
     weights: str = "1"

@@ -37,7 +37,7 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     env = {**child_env, "BERTH_RATE_LOGIN": "1", "BERTH_TRUSTED_PROXIES": trusted}
     env.pop("FORWARDED_ALLOW_IPS", None)
     with web_processes(env, tmp_path) as (address,):
-        answers = guess_passwords(address, 6)  # a new minute may begin meanwhile
+        answers = guess_passwords(address, 6)  # a new minute may have begun
     assert set(answers) == ({401} if is_believed else {401, 429})
 
 

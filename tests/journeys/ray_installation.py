@@ -17,7 +17,7 @@ from tests.journeys.installation import Installation, until
 T = TypeVar("T")
 POOL = "cluster"
 LONG = 120.0
-# Prints its rank, node and devices, then works until it is told to stop.
+# Prints its rank, node and devices, then works until it is stopped.
 WORKS = """
 echo "$BERTH_POD_ID" >> "$BERTH_WORKSPACE/started"
 echo "rank $RANK of $WORLD_SIZE in run $BERTH_RUN on $BERTH_NODE sees $CUDA_VISIBLE_DEVICES in $BERTH_POD_DIR"

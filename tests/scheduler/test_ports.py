@@ -1,4 +1,4 @@
-"""Claims about ports of interactive workloads: who gets numbers, who is told, and what counts as use."""
+"""Tests of ports of interactive workloads: port numbers, environment variables and idleness."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -16,7 +16,7 @@ from tests.scheduler.stage import Stage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOW = 2560  # seconds: a point each ten
-Story = Sequence[tuple[int, float]]  # so many seconds at so much charged per second
+Story = Sequence[tuple[int, float]]  # (seconds, charge per second)
 
 MODES: dict[str, dict[str, Any]] = {
     "half-life": {"half_life": 900, "window": None, "tumbling_window": False},

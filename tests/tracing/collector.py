@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class ReceivedSpan:
-    """One span as it arrived."""
+    """A received span."""
 
     name: str
     trace: str

@@ -153,7 +153,7 @@ def test_deleted_snapshot_cannot_be_replayed() -> None:
 def test_snapshot_is_stored_outside_the_commit_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressing takes as long as deciding, so no lock is held meanwhile."""
+    """Compressing takes as long as deciding, so it happens without a lock."""
     from django.db import connection
 
     from scheduler.loop import cycle_record
