@@ -8,7 +8,7 @@ from scheduler.simulator.gangs import STANDING, has
 
 
 @dataclass(slots=True)
-class Saves:
+class Checkpoints:
     """Checkpoints of running workloads, `every` seconds apart; None: never."""
 
     every: int | None = None
@@ -37,7 +37,7 @@ class Saves:
             workloads[name] = replace(workload, last_checkpoint=saved_at)
             heappush(self._next, (saved_at + self.every, name, started))
 
-    def go_on(self, workload: Workload) -> Workload:
+    def resumed(self, workload: Workload) -> Workload:
         """Subtract the saved work of a stopped run from the remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds

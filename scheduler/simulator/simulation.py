@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
-from scheduler.simulator.checkpoints import Saves
+from scheduler.simulator.checkpoints import Checkpoints
 from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished, is_whole, limps
 from scheduler.simulator.node_room import all_fit, rooms_of
 
@@ -21,20 +21,20 @@ class World:
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
         """`checkpoint`: seconds between two checkpoints of a run; None: never."""
         self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
-        self._saves = Saves(checkpoint)
+        self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.workloads: dict[str, Workload] = {}
         self.touched: set[str] = set()  # changes since the caller last cleared it
-        self._unjudged: set[str] = set()  # changed since the last check of stale gangs
+        self._unchecked: set[str] = set()  # changed since the last check of stale gangs
         self._passing: dict[str, int] = {}  # times until which pods stop or start
-        self._promised: set[str] = set()
+        self._reserved: set[str] = set()
         self._ends: list[tuple[int, str]] = []  # times at which runs end, if they still run then
         self._booting = sorted(
             (node.ready_at, node.name)
             for node in snapshot.nodes
             if node.state is NodeState.BOOTING and node.ready_at is not None
         )
-        self._stirred = True  # whether anything changed since reservations were last checked
+        self._has_changed = True  # whether anything changed since reservations were last checked
         for workload in snapshot.workloads:
             self._write(workload)
         for promise in snapshot.reservations:
@@ -44,7 +44,7 @@ class World:
                     Pod(promise.role, promise.index, promise.node, promise.devices, promise.milli,
                         PodState.RESERVED, self.now),
                 )  # fmt: skip
-        self._drop_homeless_promises()
+        self._drop_void_reservations()
         self._mark_stale()
 
     def snapshot(self) -> Snapshot:
@@ -62,8 +62,8 @@ class World:
     def forget(self, name: str) -> None:
         """Remove a finished workload that no other depends on."""
         del self.workloads[name]
-        self._unjudged.discard(name)
-        self._promised.discard(name)
+        self._unchecked.discard(name)
+        self._reserved.discard(name)
         self._passing.pop(name, None)
 
     def carry_out(self, plan: Plan) -> None:
@@ -88,7 +88,7 @@ class World:
             if name in self.workloads:
                 self._write(self._ended(self.workloads[name]))
         self._start_promised()
-        self._saves.due(self.workloads, self.now)
+        self._checkpoints.due(self.workloads, self.now)
         self._mark_stale()
 
     def next_change(self) -> int | None:
@@ -113,31 +113,31 @@ class World:
         """Replace a workload. All changes go through here, to record what to check later."""
         name = workload.name
         self.workloads[name] = workload
-        self._stirred = True
+        self._has_changed = True
         self.touched.add(name)
-        self._unjudged.add(name)
+        self._unchecked.add(name)
         states = {pod.state for pod in workload.pods}
         if states.isdisjoint(PASSING):
             self._passing.pop(name, None)
         else:
             self._passing.setdefault(name, self.now + self.stop_seconds)
         if PodState.RESERVED in states:
-            self._promised.add(name)
+            self._reserved.add(name)
         else:
-            self._promised.discard(name)
-        self._saves.watch(workload)
+            self._reserved.discard(name)
+        self._checkpoints.watch(workload)
         runtime = _runtime(workload)
         if runtime is not None and workload.started is not None and not states.isdisjoint(STANDING):
             heappush(self._ends, (workload.started + runtime, name))
 
-    def _drop_homeless_promises(self) -> None:
+    def _drop_void_reservations(self) -> None:
         """Drop reservations on nodes that accept no new pods."""
         closed = {
             node.name
             for node in self.nodes.values()
             if node.state in (NodeState.CORDONED, NodeState.DRAINING)
         }
-        for name in tuple(self._promised) if closed else ():
+        for name in tuple(self._reserved) if closed else ():
             pods = self.workloads[name].pods
             remaining = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
             if remaining != pods:
@@ -157,7 +157,7 @@ class World:
                 pods.append(pod)
         left = replace(workload, pods=tuple(pods))
         stopped = has(workload, STANDING) and not has(left, STANDING)
-        self._write(self._saves.go_on(left) if stopped else left)
+        self._write(self._checkpoints.resumed(left) if stopped else left)
 
     def _place(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING
@@ -207,13 +207,13 @@ class World:
         while self._booting and self._booting[0][0] <= self.now:
             _, name = self._booting.pop(0)
             self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
-            self._stirred = True
+            self._has_changed = True
 
     def _start_promised(self) -> None:
-        if not self._promised or not self._stirred:
+        if not self._reserved or not self._has_changed:
             return
-        self._stirred = False
-        waiting = [self.workloads[name] for name in self._promised]
+        self._has_changed = False
+        waiting = [self.workloads[name] for name in self._reserved]
         rooms = rooms_of(self.nodes.values(), self.workloads.values())
         for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
             promised = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
@@ -235,14 +235,14 @@ class World:
 
     def _mark_stale(self) -> None:
         """Start the grace period of gangs that are, or have a group, below the minimum."""
-        for name in sorted(self._unjudged):
+        for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)
             if broken and workload.stale_since is None:
                 self.workloads[name] = replace(workload, stale_since=self.now)
             elif not broken and workload.stale_since is not None:
                 self.workloads[name] = replace(workload, stale_since=None)
-        self._unjudged.clear()
+        self._unchecked.clear()
 
     def _is_broken(self, workload: Workload) -> bool:
         """Return whether a gang is broken. Places of stopping pods count, those on booting nodes do not."""

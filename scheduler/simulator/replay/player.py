@@ -43,7 +43,7 @@ class Player:
         self.due = False  # whether anything happened since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
         self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), Meter(trace.cluster)
-        self.heartbeat = HEARTBEAT if any(map(_heeds_time, trace.cluster.pools)) else None
+        self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.waiting: set[str] = set()
         self.backoffs: list[int] = []
         self.arrived = self.ended = self.cycles = 0
@@ -56,7 +56,7 @@ class Player:
             self._arrive()
             changed = bool(self.world.touched)
             self._look()
-            self.due = bool(self.waiting) and (self._time_has_come() or changed or self.due)
+            self.due = bool(self.waiting) and (self._is_cycle_due() or changed or self.due)
             if self.due and self.world.now >= self.next_cycle:
                 self._cycle()
             yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
@@ -86,7 +86,7 @@ class Player:
             self.world.admit(arrivals[self.arrived])
             self.arrived += 1
 
-    def _time_has_come(self) -> bool:
+    def _is_cycle_due(self) -> bool:
         """Return whether a cycle is due for workloads that wait for a delay."""
         due = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
@@ -125,7 +125,7 @@ class Player:
         world.touched.clear()
 
 
-def _heeds_time(pool: Pool) -> bool:
+def _depends_on_time(pool: Pool) -> bool:
     """Return whether a decision can change with time alone."""
     return (
         pool.fair_share.time_based

@@ -30,7 +30,7 @@ class Job:
     waited: int = 0  # total, including after evictions
     waited_in_quota: float = 0.0  # of that, while it would have fitted in its project's quota
     stops: int = 0
-    owed_at: float = 0.0  # the account's clock when it became pending
+    clock_at: float = 0.0  # the account's clock when it became pending
 
 
 @dataclass(slots=True)
@@ -70,7 +70,9 @@ class Records:
         self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
         self.evicted_of: dict[str, int] = defaultdict(int)
         self.lost_of: dict[str, float] = defaultdict(float)  # GPU-seconds
-        self._lines: list[tuple[int, int]] = []  # times at which a workload became pending (+1) or not (-1)
+        self._queue_changes: list[
+            tuple[int, int]
+        ] = []  # times at which a workload became pending (+1) or not (-1)
         self.accounts = _accounts(trace)
         self._held: dict[str, float] = {}
 
@@ -119,7 +121,7 @@ class Records:
         """Return the number of pending workloads over time."""
         curve: Curve = []
         waiting = 0
-        for now, change in sorted(self._lines, key=lambda line: line[0]):
+        for now, change in sorted(self._queue_changes, key=lambda line: line[0]):
             waiting += change
             _draw(curve, now, waiting)
         return curve
@@ -134,18 +136,18 @@ class Records:
     def _waits(self, now: int, job: Job, account: Account) -> None:
         if job.since is not None:
             job.stops += 1
-        job.since, job.waiting_since, job.owed_at = None, now, account.clock(job.gpus)
+        job.since, job.waiting_since, job.clock_at = None, now, account.clock(job.gpus)
         account.waiting += 1
-        self._lines.append((now, 1))
+        self._queue_changes.append((now, 1))
 
     def _waits_no_more(self, now: int, job: Job, account: Account) -> None:
         if job.waiting_since is None:
             return
         job.waited += now - job.waiting_since
-        job.waited_in_quota += account.clock(job.gpus) - job.owed_at
+        job.waited_in_quota += account.clock(job.gpus) - job.clock_at
         job.waiting_since = None
         account.waiting -= 1
-        self._lines.append((now, -1))
+        self._queue_changes.append((now, -1))
 
 
 def _accounts(trace: Trace) -> Mapping[str, Account]:

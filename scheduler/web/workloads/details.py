@@ -136,13 +136,13 @@ def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Place
     )
 
 
-def gave_way(acting: Acting, workload: Workload) -> list[RenderedEviction]:
+def as_victim(acting: Acting, workload: Workload) -> list[RenderedEviction]:
     return to_open(
         reader(acting), evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
     )
 
 
-def took(acting: Acting, workload: Workload) -> list[RenderedEviction]:
+def as_preemptor(acting: Acting, workload: Workload) -> list[RenderedEviction]:
     return to_open(
         reader(acting), evictions(acting).filter(preemptor_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
     )

@@ -36,7 +36,7 @@ def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
     acting = request.acting
     now, earlier = details.placed(acting, workload)
-    gave_way, took = details.gave_way(acting, workload), details.took(acting, workload)
+    as_victim, as_preemptor = details.as_victim(acting, workload), details.as_preemptor(acting, workload)
     return {
         "workload": workload,
         "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
@@ -45,11 +45,11 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
         "pods": now,
         "earlier": earlier,
         "log_runs": runs_of([*now, *earlier]),
-        "timeline": timeline(acting, workload, gave_way, took),
-        "gave_way": gave_way,
-        "took": took,
+        "timeline": timeline(acting, workload, as_victim, as_preemptor),
+        "as_victim": as_victim,
+        "as_preemptor": as_preemptor,
         "spec": details.written(workload),
-        "holds_back": _holds_back(workload, timezone.now()),
+        "backoff_until": _active_backoff(workload, timezone.now()),
     }
 
 
@@ -60,7 +60,7 @@ def _ports(acting: Acting, workload: Workload) -> list[str]:
     return names if can and may(acting, Action.OPERATE, workload) else []
 
 
-def _holds_back(workload: Workload, now: datetime) -> datetime | None:
+def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
     """Until when it may not start again; None once that is over."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None
