@@ -79,7 +79,7 @@ class Rounds(LeaderLoop):
         seconds = IDLE_SECONDS
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as traced:
-                traced.tell(berth__service=service.workload.handle)
+                traced.set_attributes(berth__service=service.workload.handle)
                 if step(service, self.ports(self._fence), self.clock.now()):
                     seconds = BUSY_SECONDS
         except LeadershipLost as error:

@@ -16,4 +16,4 @@ def in_cycle(cycle: int | None, *spans: Span) -> None:
         return
     bind_contextvars(cycle=cycle)
     for traced in spans:
-        traced.tell(berth__cycle=cycle)
+        traced.set_attributes(berth__cycle=cycle)

@@ -198,8 +198,8 @@ class Loop:
             yield
             for run in self._runs[before:]:
                 log_context.in_cycle(run.record.pk, traced)
-                traced.tell(**run.attributes())
-            traced.tell(berth__changed=self._changed)
+                traced.set_attributes(**run.attributes())
+            traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
         """Time one step of the cycle; a failure ends the cycle and is recorded."""

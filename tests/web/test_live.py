@@ -202,7 +202,7 @@ def test_burst_of_changes_becomes_one_note(monkeypatch: pytest.MonkeyPatch) -> N
     announcer.send = lambda: sent.append(len(announcer._waiting))  # type: ignore[method-assign]
     announcer._sent_at = float("inf")
     for _ in range(5000):
-        announcer.tell("workload", project=1, department=1, ident=str(uuid.uuid4()))
+        announcer.announce("workload", project=1, department=1, ident=str(uuid.uuid4()))
     assert announcer._timer is not None
     announcer._timer.cancel()
     assert sent == []

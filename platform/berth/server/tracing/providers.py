@@ -22,24 +22,24 @@ class Traced:
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         with self._call("provision", order.pool) as call_span:
-            call_span.tell(berth__nodes__requested=order.count)
+            call_span.set_attributes(berth__nodes__requested=order.count)
             try:
                 result = self._provider.provision(order)
             except ProviderError as error:
-                call_span.tell(berth__provider__trouble=str(error.kind))
+                call_span.set_attributes(berth__provider__error=str(error.kind))
                 raise
-            call_span.tell(berth__nodes__provided=len(result.instances))
+            call_span.set_attributes(berth__nodes__provided=len(result.instances))
             return result
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with self._call("list_instances", pool) as call_span:
             result = self._provider.list_instances(pool)
-            call_span.tell(berth__nodes__listed=len(result))
+            call_span.set_attributes(berth__nodes__listed=len(result))
             return result
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         with self._call("terminate", pool) as call_span:
-            call_span.tell(berth__nodes__requested=len(instance_ids))
+            call_span.set_attributes(berth__nodes__requested=len(instance_ids))
             self._provider.terminate(pool, instance_ids)
 
     def _call(self, what: str, pool: str) -> Span:

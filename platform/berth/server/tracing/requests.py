@@ -25,7 +25,7 @@ def answered(request_span: Span, request: HttpRequest, response: HttpResponseBas
     route = route_of(request)
     if route:
         request_span.name(f"{request.method} {route}")
-    request_span.tell(http__route=route or None, http__response__status_code=response.status_code)
+    request_span.set_attributes(http__route=route or None, http__response__status_code=response.status_code)
     if response.status_code >= BROKEN:
         request_span.failed(f"status {response.status_code}")
 

@@ -26,7 +26,7 @@ class Span:
     ) -> None:
         return None
 
-    def tell(self, **attributes: Any) -> None:
+    def set_attributes(self, **attributes: Any) -> None:
         """Set attributes; two underscores in a name stand for a dot."""
 
     def name(self, name: str) -> None:
@@ -52,7 +52,7 @@ class Recorded(Span):
     ) -> None:
         self._scope.__exit__(kind, error, trace)
 
-    def tell(self, **attributes: Any) -> None:
+    def set_attributes(self, **attributes: Any) -> None:
         for key, value in _attributes(attributes).items():
             self._span.set_attribute(key, value)
 

@@ -78,7 +78,7 @@ def index(request: Request) -> HttpResponse:
         "measured": any(hour.measured for hour in course),
         "chart": chart_of(course, zone),
         "zone": zone.key,
-        "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
+        "no_scheduler": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [each for each in shown if each.last_error],
         "running_it": may(acting, Action.ADMINISTER),
     }

@@ -34,7 +34,7 @@ class Announcer:
         self._latest: threading.Timer | None = None
         self._sent_at = -GATHER_SECONDS
 
-    def tell(
+    def announce(
         self, kind: str, *, project: int | None = None, department: int | None = None, ident: str = ""
     ) -> None:
         """Announce a change; called after its commit."""
@@ -92,15 +92,15 @@ ANNOUNCER = Announcer()
 def workload_changed(
     sender: object, *, workload_id: uuid.UUID, project_id: int, department_id: int, **more: object
 ) -> None:
-    ANNOUNCER.tell("workload", project=project_id, department=department_id, ident=str(workload_id))
+    ANNOUNCER.announce("workload", project=project_id, department=department_id, ident=str(workload_id))
 
 
 def tenants_changed(
     sender: object, *, department_id: int | None = None, project_id: int | None = None, **more: object
 ) -> None:
-    ANNOUNCER.tell("tenants")
+    ANNOUNCER.announce("tenants")
 
 
 def pools_changed(sender: object, **more: object) -> None:
     """Announce a change of pools to every user with a role, after the commit."""
-    transaction.on_commit(partial(ANNOUNCER.tell, "pools"), robust=True)
+    transaction.on_commit(partial(ANNOUNCER.announce, "pools"), robust=True)
