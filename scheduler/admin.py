@@ -95,7 +95,7 @@ class EvictionAdmin(ReadOnly):
         ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
         ("Reason", {"fields": ("rule", "refused")}),
-        ("As stored", {"fields": ("all_numbers",), "classes": ("collapse",)}),
+        ("Raw data", {"fields": ("all_numbers",), "classes": ("collapse",)}),
     )
 
     @action(description="Download as CSV")
@@ -186,12 +186,12 @@ class CycleAdmin(ReadOnly):
         ),
         ("Snapshot", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
         ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_steps")}),
-        ("The plan as stored", {"fields": ("the_plan",), "classes": ("collapse",)}),
+        ("Stored plan", {"fields": ("the_plan",), "classes": ("collapse",)}),
     )
 
     actions_detail = ("decide_again",)
 
-    @action(description="Replay cycle", url_path="decide-again")
+    @action(description="Replay cycle", url_path="replay")
     def decide_again(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
         """Run the present engine on the stored snapshot; nothing is stored."""
         address = reverse("admin:scheduler_cycle_change", args=[object_id])
@@ -224,7 +224,7 @@ class CycleAdmin(ReadOnly):
         left = len(steps) - MOST_STEPS
         return rows if left <= 0 else format_html("{}<p>{} more in the stored plan.</p>", rows, left)
 
-    @display(description="As stored")
+    @display(description="Stored plan")
     def the_plan(self, row: Cycle) -> SafeString:
         return pretty(row.plan)
 

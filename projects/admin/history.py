@@ -66,7 +66,7 @@ class QuotaChangeAdmin(ReadOnly):
     def quotas(self, row: QuotaChange) -> int:
         return len(row.written)
 
-    @display(description="Each quota, before and after")
+    @display(description="Quotas before and after")
     def what_was_written(self, row: QuotaChange) -> Any:
         return pretty(row.written)
 
@@ -85,7 +85,7 @@ class BudgetAdmin(ReadOnly):
     def owner(self, row: Budget) -> str:
         return str(row.owner)
 
-    @display(description="Warn at")
+    @display(description="Alert thresholds")
     def warns_at(self, row: Budget) -> str:
         return ", ".join(f"{percent} %" for percent in row.warn_at)
 

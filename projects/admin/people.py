@@ -84,7 +84,7 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
-        ("May", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser")}),
         ("Times", {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ()

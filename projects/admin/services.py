@@ -34,11 +34,11 @@ class ScaleRequestAdmin(ReadOnly):
     search_fields = ("service__workload__name", "requested_by", "error_message")
     list_select_related = ("service__workload",)
     date_hierarchy = "created_at"
-    readonly_fields = ("its_way",)
+    readonly_fields = ("steps_taken",)
 
-    @display(description="Its way")
-    def its_way(self, row: ScaleRequest) -> Any:
-        return table(("At", "Status", "Why"), [(s.at, s.status, s.message) for s in row.steps.all()])
+    @display(description="Status history")
+    def steps_taken(self, row: ScaleRequest) -> Any:
+        return table(("Time", "Status", "Message"), [(s.at, s.status, s.message) for s in row.steps.all()])
 
 
 @admin.register(Scaling)

@@ -115,7 +115,7 @@ class WorkloadAdmin(ReadOnly):
     def gpus(self, row: Workload) -> str:
         return f"{thousandths(row.gpu_milli_now)} of {thousandths(row.gpu_milli_min)}"
 
-    @display(description="Why it waits")
+    @display(description="Pending reason")
     def why(self, row: Workload) -> Any:
         blockers = (row.explanation or {}).get("blockers") or []
         return table(("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in blockers])

@@ -243,7 +243,7 @@ def test_cycle_is_decided_again_and_compared(admin_client: Client) -> None:
     }
     for cycle, message in expected.items():
         page = admin_client.get(reverse("admin:scheduler_cycle_change", args=[cycle.pk])).content.decode()
-        address = f"/admin/scheduler/cycle/{cycle.pk}/decide-again"
+        address = f"/admin/scheduler/cycle/{cycle.pk}/replay"
         assert address in page
         assert message in admin_client.get(f"{address}/", follow=True).content.decode()
 
