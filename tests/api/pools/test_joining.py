@@ -268,7 +268,7 @@ def machine_program(live_server: LiveServer, state: Path, token: str) -> "subpro
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
         "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",
     }  # fmt: skip
-    folder = Path(__file__).parents[2] / "pools/joining"
+    folder = Path(__file__).parents[3] / "pools/joining"
     run = (
         f"import sys; sys.path.insert(0, {str(folder)!r}); import program; "
         "program.EVERY_SECONDS = 0.2; sys.exit(program.main())"

@@ -16,7 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
-from tests.api.test_joining import call_in, join, reconcile_pool
+from tests.api.pools.test_joining import call_in, join, reconcile_pool
 from tests.cast import Cast
 from tests.pools.test_environments_here import wheel
 
@@ -149,7 +149,7 @@ def test_program_runs_the_installation_script_between_calls(
         "BERTH_APT": "no", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels"),
         "BERTH_PYTHON": sys.executable,
     }  # fmt: skip
-    program = Path(__file__).parents[2] / "pools/joining/program.py"
+    program = Path(__file__).parents[3] / "pools/joining/program.py"
     running = subprocess.Popen([sys.executable, "-S", str(program)], env=env, cwd=tmp_path)
     try:
         for _ in range(600):

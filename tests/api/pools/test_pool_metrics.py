@@ -56,5 +56,5 @@ def test_every_metric_is_documented(cast: Cast) -> None:
     from pathlib import Path
 
     exported = {line.split()[2] for line in metric_lines() if line.startswith("# TYPE ")}
-    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     assert [name for name in sorted(exported) if f"`{name}`" not in text] == []

@@ -14,7 +14,7 @@ from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
-MANIFEST = Path(__file__).parents[2] / "examples" / "training-job" / "training_job.yaml"
+MANIFEST = Path(__file__).parents[3] / "examples" / "training-job" / "training_job.yaml"
 
 
 def test_member_submits_and_reads_a_workload(dave: Caller) -> None:

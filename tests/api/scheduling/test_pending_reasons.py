@@ -6,7 +6,7 @@ import pytest
 
 from pools.models import Node
 from tests.api.conftest import Caller
-from tests.api.test_pool_sizes import Cluster, create
+from tests.api.pools.test_pool_sizes import Cluster, create
 from tests.cast import training
 from tests.fakes.provider import FakeProvider
 

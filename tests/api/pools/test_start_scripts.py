@@ -14,7 +14,7 @@ from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
-from tests.api.test_joining import Wired, call_in, join, machine_program, metal, reconcile_pool
+from tests.api.pools.test_joining import Wired, call_in, join, machine_program, metal, reconcile_pool
 from tests.cast import Cast
 
 __all__ = ["metal"]  # a fixture
