@@ -20,7 +20,7 @@ from pools.providers.local import LocalProvider
 from pools.providers.static import StaticProvider
 from pools.services.joining import Measured
 from tests.fakes.provider import FakeProvider
-from tests.pools.ec2_place import ec2_place
+from tests.pools.aws.ec2_place import ec2_place
 from tests.pools.stage import START, SYSTEM
 
 

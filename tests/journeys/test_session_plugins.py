@@ -18,7 +18,7 @@ from pools.plugins import ClientPool, Cluster, Image, InstanceInfo, Operation, P
 from tests.journeys import test_session_plugins as here
 from tests.journeys.command import Terminal
 from tests.journeys.installation import until
-from tests.pools.test_package_indexes import fill
+from tests.pools.environments.test_package_indexes import fill
 
 pytestmark = pytest.mark.timeout(300)
 # Nodes have no copy of this file: its functions travel by value.

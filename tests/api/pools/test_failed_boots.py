@@ -21,8 +21,8 @@ from scheduler.loop.observe.nodes import pool_of
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
-from tests.pools.ec2_front import Trouble
-from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_front import Trouble
+from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
 from tests.pools.stage import START
 
 pytestmark = pytest.mark.django_db

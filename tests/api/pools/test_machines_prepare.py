@@ -18,7 +18,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import call_in, join, reconcile_pool
 from tests.cast import Cast
-from tests.pools.test_environments_here import wheel
+from tests.pools.environments.test_environments_here import wheel
 
 TOKEN = "hf_verysecrettoken"
 PIP = {"phase": "pip", "state": "running", "seconds": 0, "message": ""}

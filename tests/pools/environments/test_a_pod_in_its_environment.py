@@ -20,9 +20,9 @@ from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.runtimes.base import PodState
 from pools.runtimes.local import LocalRuntime
+from tests.pools.environments.test_environments_here import wheel
+from tests.pools.environments.test_prepared_nodes import one_pod, ticks
 from tests.pools.stage import SYSTEM, Stage
-from tests.pools.test_environments_here import wheel
-from tests.pools.test_prepared_nodes import one_pod, ticks
 
 __all__ = ["one_pod"]
 SAYS = "import lib, os, sys; print(lib.VERSION, os.environ['GREETING'], os.environ['HF_TOKEN'], sys.prefix)"

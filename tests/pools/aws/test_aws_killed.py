@@ -10,10 +10,10 @@ from django.db import transaction
 
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
-from tests.pools.ec2_front import Trouble
-from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_front import Trouble
+from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.reconciler.test_reconciler_killed import KillAt
 from tests.pools.stage import Killed, Stage, pool
-from tests.pools.test_reconciler_killed import KillAt
 
 pytestmark = pytest.mark.django_db
 shows = pytest.mark.shows

@@ -13,7 +13,7 @@ from pools.engine.reconciler import Drain, Fleet, Order, Phase, UndoDrain, next_
 from pools.engine.victims import Work
 
 shows = pytest.mark.shows
-ENGINE = Path(__file__).resolve().parents[2] / "pools" / "engine"
+ENGINE = Path(__file__).resolve().parents[3] / "pools" / "engine"
 
 
 def fleet(

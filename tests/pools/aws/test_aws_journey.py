@@ -13,7 +13,7 @@ from pools import selectors, services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile
 from pools.services.joining import Measured
-from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.aws.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
 from tests.pools.stage import START, pool
 
 pytestmark = pytest.mark.django_db

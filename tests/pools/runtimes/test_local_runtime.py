@@ -17,7 +17,7 @@ from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
 from tests.contracts.pods import LocalStage, alive, ended, eventually, kill, order, running
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd()}))"
 
 

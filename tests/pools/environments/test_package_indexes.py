@@ -12,7 +12,7 @@ import pytest
 
 from pools.environments.local import Boot, LocalEnvironments, Recipe
 from pools.plugins import Image, Index
-from tests.pools.test_environments_here import ended, python, recipe, wheel
+from tests.pools.environments.test_environments_here import ended, python, recipe, wheel
 
 VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
 Package = tuple[str, str, str]  # name, version, what it needs

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from tests.pools.ec2_place import loader
+from tests.pools.aws.ec2_place import loader
 
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "long": (int,), "boolean": (bool,), "double": (float, int),

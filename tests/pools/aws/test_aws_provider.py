@@ -14,9 +14,9 @@ from pools.providers.aws.errors import kind_of
 from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
-from tests.pools.ec2_front import Trouble
-from tests.pools.ec2_model import violations
-from tests.pools.ec2_place import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
+from tests.pools.aws.ec2_front import Trouble
+from tests.pools.aws.ec2_model import violations
+from tests.pools.aws.ec2_place import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
 
 Kind = ProviderErrorKind
 

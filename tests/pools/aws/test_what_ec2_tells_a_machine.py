@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "pools/joining/program.py"
+PROGRAM = Path(__file__).parents[3] / "pools/joining/program.py"
 TOKEN = "metadata-token"
 GOES = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 

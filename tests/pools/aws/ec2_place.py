@@ -16,7 +16,7 @@ from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import AwsSettings, aws_settings
 from pools.providers.base import ProvisionOrder, Shape
 from pools.runtimes.ray.runtime import RayRuntime
-from tests.pools.ec2_front import Ec2Front, serve
+from tests.pools.aws.ec2_front import Ec2Front, serve
 
 REGION = "us-east-1"
 TWO_GPUS = "g7.12xlarge"
