@@ -15,12 +15,12 @@ from berth.db.models import Lease
 from pools.models import NodePool
 from projects.models import Phase, Pod, Workload
 from projects.services.workloads import submission
-from scheduler.loop.leader import LEASE_SECONDS
 from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.timeout(180)
+PATIENCE = 180.0  # a machine under load takes its time to start
+pytestmark = pytest.mark.timeout(600)
 
 
 class Schedulers:
@@ -89,7 +89,9 @@ def schedulers(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[Schedu
     made.close()
 
 
-def until(condition: Callable[[], object], seconds: float = 60, details: Callable[[], object] = str) -> None:
+def until(
+    condition: Callable[[], object], seconds: float = PATIENCE, details: Callable[[], object] = str
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {details()}"
@@ -158,8 +160,9 @@ def test_ending_scheduler_releases_its_lease_at_once(cast: Cast, schedulers: Sch
     schedulers.start()
     until(lambda: listening() == 2)
     first.terminate()
-    assert first.wait(20) == 0
-    until(lambda: schedulers.leader() not in (None, first), seconds=LEASE_SECONDS / 2)
+    assert first.wait(PATIENCE) == 0
+    assert not Lease.objects.get(name="scheduler").holder.endswith(f":{first.pid}")
+    until(lambda: schedulers.leader() not in (None, first))
 
 
 def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, schedulers: Schedulers) -> None:

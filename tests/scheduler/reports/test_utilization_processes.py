@@ -11,7 +11,7 @@ from tests.cast import Cast
 from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit, until
 
 __all__ = ["cast", "schedulers"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 BUSY = "while [ ! -e {flag} ]; do :; done"
 
 
