@@ -21,6 +21,7 @@ FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for
 
 
 class Command(BaseCommand):
+    requires_system_checks = []  # they load every page of the web process; `make check` runs them
     help = "Run the scheduler. Any number of processes may run; one leads, the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:

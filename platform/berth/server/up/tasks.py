@@ -20,7 +20,7 @@ def main() -> None:
 
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(["berth", "qcluster"])
+    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # they load every page
 
 
 if __name__ == "__main__":
