@@ -95,13 +95,13 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
     ) -> None:
         before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
         super().save_model(request, obj, form, change)
-        told_of = [name for name in form.changed_data if "password" not in name]
+        audited_fields = [name for name in form.changed_data if "password" not in name]
         audit.write_down(
             acting(request),
             "edit" if change else "create",
             obj,
-            before={name: before.get(name) for name in told_of} if change else None,
-            after={name: form.cleaned_data.get(name) for name in told_of},
+            before={name: before.get(name) for name in audited_fields} if change else None,
+            after={name: form.cleaned_data.get(name) for name in audited_fields},
         )
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:

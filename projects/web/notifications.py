@@ -139,7 +139,7 @@ def add(request: Request) -> HttpResponse:
         "of": MINE, "events": ["preempted", "failed", "waiting"], "pending_minutes": 60,
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
-    form = SubscriptionForm(request.POST or None, initial=initial, auto_id="told_%s")
+    form = SubscriptionForm(request.POST or None, initial=initial, auto_id="subscription_%s")
     cast("forms.ChoiceField", form.fields["of"]).choices = _places(request.acting)
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data

@@ -97,15 +97,15 @@ class QuotaPreview(ApiView):
 
 class DepartmentQuota(quota_views.DepartmentQuota):
     def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        return told_of(owner, pool)
+        return warnings_of(owner, pool)
 
 
 class ProjectQuota(quota_views.ProjectQuota):
     def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
-        return told_of(owner, pool)
+        return warnings_of(owner, pool)
 
 
-def told_of(owner: Department | Project, pool: NodePool) -> list[Warned]:
+def warnings_of(owner: Department | Project, pool: NodePool) -> list[Warned]:
     return [Warned(**each) for each in oddities(owner, pool)]
 
 

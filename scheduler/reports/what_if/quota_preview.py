@@ -150,9 +150,9 @@ def _compare(
     _shares(impact, before, after, seen, eyes, departments)
     starts, started = _starts(after, seen), _starts(before, seen)
     for handle in sorted(starts.keys() - started.keys()):
-        _told_or_counted(impact, "starts", handle, starts[handle], eyes)
+        _named_or_counted(impact, "starts", handle, starts[handle], eyes)
     for handle in sorted(started.keys() - starts.keys()):
-        _told_or_counted(impact, "no_longer_starting", handle, started[handle], eyes)
+        _named_or_counted(impact, "no_longer_starting", handle, started[handle], eyes)
     _evictions(impact, before, after, seen, eyes)
     _reasons(impact, before, after, eyes)
 
@@ -209,7 +209,7 @@ def _places(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 
-def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, eyes: Reader) -> None:
+def _named_or_counted(impact: Impact, what: str, handle: str, entry: Document, eyes: Reader) -> None:
     project, _, name = handle.partition("/")
     if eyes.sees_named(project):
         getattr(impact, what).append({"project": project, "workload": name, **entry})
@@ -237,7 +237,7 @@ def _reasons(impact: Impact, before: Plan, after: Plan, eyes: Reader) -> None:
         if old is not None and _reason(old) != _reason(refusal):
             first = redacted(refusal.blockers[0], refusal.workload)
             entry = {"before": _reason(old), "after": str(first.reason), "message": first.message}
-            _told_or_counted(impact, "reasons", refusal.workload, entry, eyes)
+            _named_or_counted(impact, "reasons", refusal.workload, entry, eyes)
 
 
 def _reason(refusal: Refusal) -> str:
