@@ -37,9 +37,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             continue
         coming = promised.get(pool.pk, Coming())
         queued, binding = in_slots(demand.queued.plus(coming.load), pool)
-        if (
-            coming.waits and name in view.below_threshold
-        ):  # the nodes there are will not do: the threshold stands
+        if coming.waits and name in view.below_threshold:  # the current nodes do not fit: keep the threshold
             queued = max(queued, 1)
         # Rows know the pods that are stopping; the plan knows the limits by which room is counted.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
