@@ -130,7 +130,7 @@ def _leave(engine: InferenceEngine, ends_as: str, failure: str, message: str, no
 
 def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
     engines = _request_engines(request)
-    _apply_status(request, engines, now)  # a user may have changed the status by cancelling
+    applied = _apply_status(request, engines, now)  # a user may have changed the status by cancelling
     move = request_rules.next_status(
         request_rules.RequestFacts(
             direction=request.direction, mode=request.mode, status=request.status,
@@ -140,14 +140,14 @@ def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
         )
     )  # fmt: skip
     if move is None:
-        return False
+        return applied
     if move.give_up:
         _give_up(request, [engine for engine in engines if engine.name in move.give_up], move, now)
     if not move.to:
         return True
     columns = _request_columns(request, move, engines)
     if not enter(request, move.to, now=now, message=move.message, **columns):
-        return False
+        return applied or bool(move.give_up)
     if move.to in ("CREATING", "CONNECTING"):
         create_engines(request, now)
     _apply_status(request, engines, now)
@@ -175,24 +175,26 @@ def _request_columns(
     return columns | {"failed_engines": [*request.failed_engines, *added]}
 
 
-def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> None:
-    """Apply the status of the request to its engines. Idempotent."""
-    if request.status == "ROLLING_BACK":
-        for engine in engines:
-            if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
+def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
+    """Apply the status of the request to its engines. Idempotent. Return True if a state changed."""
+    if request.status not in ("ROLLING_BACK", "DRAINING"):
+        return False
+    moved = False
+    for engine in engines:
+        if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
+            moved |= (
                 _release(engine, now)
-    elif request.status == "DRAINING":
-        for engine in engines:
-            if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
-                shift(engine, "DRAINING", now=now)
+                if request.status == "ROLLING_BACK"
+                else shift(engine, "DRAINING", now=now)
+            )
+    return moved
 
 
-def _release(engine: InferenceEngine, now: datetime) -> None:
-    """Drain an engine that serves; remove any other at once."""
+def _release(engine: InferenceEngine, now: datetime) -> bool:
+    """Drain an engine that serves; remove any other at once. Return True if its state changed."""
     if engine.is_routed:
-        shift(engine, "DRAINING", now=now, message="Rolled back.")
-    else:
-        _leave(engine, "REMOVED", "", engine.message or "Rolled back.", now)
+        return shift(engine, "DRAINING", now=now, message="Rolled back.")
+    return _leave(engine, "REMOVED", "", engine.message or "Rolled back.", now)
 
 
 def _give_up(

@@ -27,12 +27,12 @@ def step(service: Service, ports: Ports, now: datetime) -> bool:
     router = ports.router(service, view_before.spec)
     probes = probe(view_before, ports, router, now)
     crash_point("services.looked")
-    moved = _settle(service, probes, router, ports, now)
+    view, moved = _settle(service, probes, router, ports, now)
     crash_point("services.settled")
-    view = load_view(_fresh(service))
+    if moved:
+        view = load_view(_fresh(service))
     if _comparison_is_due(service, now):
         routes.compare(view, router, ports.fence)
-        view = load_view(_fresh(service))
         with ports.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
     weights.update_version(view, ports.fence)
@@ -55,11 +55,14 @@ def _settle(
     router: RouterClient | None,
     ports: Ports,
     now: datetime,
-) -> bool:
-    """Apply probes to the current rows, which may have changed since the probe."""
+) -> tuple[View, bool]:
+    """Apply probes to the current rows, which may have changed since the probe.
+
+    Return these rows and whether a state changed; if so, they are to be read again.
+    """
     with ports.fence():
         view = load_view(locked(service))
-        return settle(view, probes, router is not None, now)
+        return view, settle(view, probes, router is not None, now)
 
 
 def _comparison_is_due(service: Service, now: datetime) -> bool:
