@@ -4,7 +4,7 @@ boto3 resolves the credentials from the environment, a profile, a web identity o
 stored.
 """
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
@@ -35,8 +35,14 @@ class Clients:
     @cached_property
     def session(self) -> Any:
         from boto3.session import Session
+        from botocore.session import Session as Core
 
-        return Session(region_name=self.region)
+        core = Core()
+        core.register_component("data_loader", service_models())
+        session = Session(region_name=self.region, botocore_session=core)
+        paths = service_models().search_paths
+        paths[:] = dict.fromkeys(paths)  # every session adds its own
+        return session
 
     def _client(self, service: str, *, attempts: int, seconds: int) -> Any:
         from botocore.config import Config
@@ -48,3 +54,11 @@ class Clients:
             user_agent_appid="berth",
         )
         return self.session.client(service, config=config, endpoint_url=self.endpoint_url)
+
+
+@cache
+def service_models() -> Any:
+    """Return the loader of service models that all sessions share: reading that of EC2 takes a second."""
+    from botocore.session import Session
+
+    return Session().get_component("data_loader")

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from tests.pools.aws.ec2_place import loader
+from pools.providers.aws.clients import service_models
 
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "long": (int,), "boolean": (bool,), "double": (float, int),
@@ -52,4 +52,4 @@ def _too_many(shape: Any, value: Any, path: str) -> Iterator[str]:
 def _model(service: str) -> Any:
     from botocore.model import ServiceModel
 
-    return ServiceModel(loader().load_service_model(service, "service-2"), service)
+    return ServiceModel(service_models().load_service_model(service, "service-2"), service)

@@ -42,7 +42,6 @@ class Ec2Place:
 
     def clients(self) -> Clients:
         clients = Clients(REGION, self.url)
-        clients.session = boto_session()
         clients.session.events.register("provide-client-params.*.*", self._note)
         return clients
 
@@ -92,23 +91,6 @@ def without_agents(instance_ids: Collection[str]) -> dict[str, str]:
     nodes = Node.objects.filter(instance_id__in=instance_ids)
     assert not nodes.filter(joined_at=None).exists()
     return {}
-
-
-def boto_session() -> Any:
-    """Load EC2's service model once for all tests: it is large."""
-    import boto3
-    import botocore.session
-
-    underneath = botocore.session.Session()
-    underneath.register_component("data_loader", loader())
-    return boto3.session.Session(region_name=REGION, botocore_session=underneath)
-
-
-@cache
-def loader() -> Any:
-    import botocore.session
-
-    return botocore.session.Session().get_component("data_loader")
 
 
 @cache
