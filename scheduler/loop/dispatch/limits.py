@@ -99,10 +99,11 @@ def _too_late(now: datetime) -> list[Overdue]:
 
 
 def _idle(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[Overdue]:
-    rows = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
+    running = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
+    rows = list(running.only("pk", "name", "idle_timeout"))
     overdue, checked = [], set()
-    visited = _visited()
-    for row in rows.only("pk", "name", "idle_timeout"):
+    visited = _visited() if rows else {}
+    for row in rows:
         timeout = row.idle_timeout or 0
         checked.add(row.pk)
         pause = timedelta(seconds=max(1, timeout // 10))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import Sum
 
 from pools.models import Node, NodePool
 from projects.models import Quota
@@ -138,11 +139,9 @@ def _shares() -> dict[Key, tuple[Amounts3, Amounts3]]:
 
 
 def _capacity() -> dict[int, Amounts3]:
-    sums: dict[int, Amounts3] = {}
-    for node in Node.objects.filter(state__in=("ready", "booting", "requested")):
-        a, b, c = sums.get(node.pool_id, NOTHING)
-        sums[node.pool_id] = (a + node.gpus * 1000, b + node.cpu_milli, c + node.memory_mib)
-    return sums
+    nodes = Node.objects.filter(state__in=("ready", "booting", "requested")).order_by()
+    sums = nodes.values_list("pool_id").annotate(Sum("gpus"), Sum("cpu_milli"), Sum("memory_mib"))
+    return {pool: (gpus * 1000, cpu_milli, memory_mib) for pool, gpus, cpu_milli, memory_mib in sums}
 
 
 def _key(row: QueueStanding | Usage | Quota) -> Key:
