@@ -1,9 +1,13 @@
 """A service in the database with the real scheduler and simulated engines."""
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
+
+from django.db import connection
 
 from berth.db import lease
 from berth.db.lease import Held, fenced
@@ -20,6 +24,12 @@ from tests.fakes.serving import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.scheduler.stage import Stage
 
 MAX_TICKS = 80
+IDLE_AT_MOST = timedelta(seconds=30)  # restarts and time limits are due without a change
+VERSIONS = """
+    SELECT 'workload', id::text, xmin::text, ctid::text FROM projects_workload
+    UNION ALL SELECT 'pod', id::text, xmin::text, ctid::text FROM projects_pod
+     ORDER BY 1, 2
+"""
 
 
 def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: Any) -> dict[str, Any]:
@@ -43,6 +53,8 @@ class ServiceStage:
     answers: bool = True
     weights: str = "1"
     held: Held = field(init=False)
+    idle_since: datetime | None = None  # last tick of the scheduler, if it changed nothing
+    versions: list[tuple[str, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lead("first")
@@ -112,10 +124,33 @@ class ServiceStage:
     def tick(self, times: int = 1, seconds: float = 1) -> None:
         """Tick the scheduler, sync the engines, step every service and advance the clock."""
         for _ in range(times):
-            self.stage.loop.tick()
+            self.tick_scheduler()
             self.sync_engines()
             self.step_services()
             self.stage.clock.advance(seconds)
+
+    def tick_scheduler(self) -> None:
+        """Tick the scheduler, unless its last tick changed nothing and no workload or pod changed since."""
+        now = self.stage.clock.now()
+        unchanged = not self.have_pods_changed() and self.row_versions() == self.versions
+        idle_since = self.idle_since
+        if unchanged and idle_since is not None and idle_since <= now < idle_since + IDLE_AT_MOST:
+            return
+        self.idle_since = None if self.stage.loop.tick() else now
+        self.versions = self.row_versions()
+
+    def row_versions(self) -> list[tuple[str, ...]]:
+        """Identify the content of all workloads and pods."""
+        with connection.cursor() as cursor:
+            cursor.execute(VERSIONS)
+            return list(cursor.fetchall())
+
+    def have_pods_changed(self) -> bool:
+        """Return whether a pod started or ended since the last call."""
+        try:
+            return os.eventfd_read(self.stage.runtime.wake_fds()[0]) > 0
+        except BlockingIOError:
+            return False
 
     def step_services(self) -> None:
         for service in self.running_services():

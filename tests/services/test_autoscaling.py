@@ -23,10 +23,20 @@ def load(stage: ServiceStage, usage: float, queued: int = 0) -> None:
         stage.engines.report(address, text)
 
 
-def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds: float = 3) -> None:
+def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds: float = 5) -> None:
+    """Tick as often as the autoscaler scrapes and evaluates."""
     for _ in range(ticks):
         load(stage, usage, queued)
         stage.tick(seconds=seconds)
+
+
+def run_until_idle(stage: ServiceStage, service: Service) -> None:
+    """Let the service be idle until only its initial engine is left and no request is open."""
+    for _ in range(36):
+        if len(stage.live(service)) == 1 and not Scaling.objects.filter(completed_at=None).exists():
+            return
+        run(stage, 0.05, 1)
+    raise AssertionError("the service never scaled in")
 
 
 def autoscaled_service(stage: ServiceStage, **changes: Any) -> Service:
@@ -38,9 +48,9 @@ def test_busy_service_scales_out_and_idle_service_scales_in_to_initial_engines(
     stage: ServiceStage, dave: Caller
 ) -> None:
     service = autoscaled_service(stage)
-    run(stage, 0.88, 16)
+    run(stage, 0.88, 10)
     assert len(stage.live(service)) > 1
-    run(stage, 0.05, 60)
+    run_until_idle(stage, service)
     assert stage.states(service)[0] == "ACTIVE"
     assert len(stage.live(service)) == 1
     history = dave.get("services/chat/autoscaler/scale_history").json()["history"]
@@ -58,9 +68,9 @@ def test_busy_service_scales_out_and_idle_service_scales_in_to_initial_engines(
 
 @pytest.mark.shows("RLX-97")
 def test_scale_history_is_newest_first_filtered_and_limited(stage: ServiceStage, dave: Caller) -> None:
-    autoscaled_service(stage)
-    run(stage, 0.88, 16)
-    run(stage, 0.05, 40)
+    service = autoscaled_service(stage)
+    run(stage, 0.88, 10)
+    run_until_idle(stage, service)
     path = "services/chat/autoscaler/scale_history"
     whole = dave.get(path).json()
     assert (whole["limit"], whole["action_filter"]) == (100, None)
@@ -77,7 +87,7 @@ def test_missing_metrics_do_not_cause_scale_in(stage: ServiceStage) -> None:
     service = autoscaled_service(stage)
     stage.finish(stage.scale_out(service, num_replicas=3))
     stage.engines.always("metrics", Fail(), engine=stage.live(service)[1].url)
-    run(stage, 0.05, 40)
+    run(stage, 0.05, 24)
     assert len(stage.live(service)) == 3
     assert MetricsPoint.objects.order_by("-at")[0].reporting == 2
 
@@ -87,7 +97,7 @@ def test_autoscaler_endpoints_report_status_conditions_and_health_without_side_e
     stage: ServiceStage, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = autoscaled_service(stage)
-    run(stage, 0.88, 3)
+    run(stage, 0.88, 3, seconds=3)
     monkeypatch.setattr("projects.api.services.autoscalers.timezone.now", stage.stage.clock.now)
     before = Autoscaler.objects.values().get(service=service)
     status = dave.get("services/chat/autoscaler/status").json()
@@ -108,16 +118,16 @@ def test_disabled_autoscaler_does_not_scale(stage: ServiceStage, dave: Caller) -
     service = autoscaled_service(stage)
     answer = dave.post("services/chat/autoscaler/enable", {"enabled": False}).json()
     assert answer["enabled"] is False
-    run(stage, 0.95, 16)
+    run(stage, 0.95, 10)
     assert len(stage.live(service)) == 1
     assert not Scaling.objects.exists()
 
 
 def test_condition_streak_survives_a_restart(stage: ServiceStage) -> None:
     service = autoscaled_service(stage)
-    run(stage, 0.88, 4)
+    run(stage, 0.88, 3)
     stage.lead("first")
-    run(stage, 0.88, 8)
+    run(stage, 0.88, 2)
     assert Scaling.objects.filter(service=service).exists()
 
 
@@ -125,11 +135,11 @@ def test_clock_set_back_restarts_condition_streaks(
     stage: ServiceStage,
 ) -> None:
     service = autoscaled_service(stage)
-    run(stage, 0.88, 4)
+    run(stage, 0.88, 3)
     stage.stage.clock.advance(-3600)
     run(stage, 0.88, 2)
     assert not Scaling.objects.exists()
-    run(stage, 0.88, 12)
+    run(stage, 0.88, 7)
     assert Scaling.objects.filter(service=service).exists()
 
 
@@ -138,7 +148,7 @@ def test_autoscaler_waits_for_a_manual_scale_request(stage: ServiceStage) -> Non
     service = autoscaled_service(stage)
     stage.answers = False
     stage.scale_out(service, num_replicas=2)
-    run(stage, 0.88, 12)
+    run(stage, 0.88, 8)
     assert not Scaling.objects.exists()
     row = Autoscaler.objects.get(service=service)
     assert "in progress" in (row.last_decision or {})["reason"]

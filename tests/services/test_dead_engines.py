@@ -17,7 +17,7 @@ from tests.services.test_service_commands import InProcessDesk, terminal
 __all__ = ["http_stage", "router", "terminal"]
 
 DEAD, ALIVE = "http://198.51.100.9:30000", "http://198.51.100.10:30000"
-SOON = 30  # ticks of one second; the service's own limit is half an hour
+SOON = 15  # ticks of two seconds; the service's own limit is half an hour
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_refused_connection_fails_an_external_engine_after_a_few_tries(
 ) -> None:
     service = http_stage.chat()
     request = http_stage.scale_out(service, urls=(closed_port,))
-    http_stage.until(lambda: http_stage.reload(request).is_final, max_ticks=SOON)
+    http_stage.until(lambda: http_stage.reload(request).is_final, seconds=2, max_ticks=SOON)
     request = http_stage.reload(request)
     assert (request.status, request.failure) == ("FAILED", "init")
     assert "Connection refused" in request.error_message
@@ -52,7 +52,7 @@ def test_dead_external_engine_blocks_other_operations_only_briefly(stage: Servic
     stage.tick()
     with pytest.raises(ScalingRuns):
         stage.scale_out(service, num_replicas=3)
-    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    stage.until(lambda: stage.reload(request).is_final, seconds=2, max_ticks=SOON)
     assert stage.finish(stage.scale_out(service, num_replicas=3)).status == "ACTIVE"
 
 
@@ -61,7 +61,7 @@ def test_keep_partial_keeps_the_engine_that_answers(stage: ServiceStage) -> None
     service = stage.serve(scale_out_partial_success_policy="keep_partial")
     stage.engines.appear(ALIVE)
     request = stage.scale_out(service, urls=(DEAD, ALIVE))
-    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    stage.until(lambda: stage.reload(request).is_final, seconds=2, max_ticks=SOON)
     request = stage.reload(request)
     assert request.status == "PARTIAL"
     assert [one["url"] for one in request.failed_engines] == [DEAD]
@@ -79,7 +79,7 @@ def test_external_engine_that_dies_after_it_connected_fails_soon(stage: ServiceS
     request = stage.scale_out(service, urls=(ALIVE,))
     stage.until(lambda: InferenceEngine.objects.filter(url=ALIVE, state=state).exists())
     stage.engines.vanish(ALIVE)
-    stage.until(lambda: stage.reload(request).is_final, max_ticks=SOON)
+    stage.until(lambda: stage.reload(request).is_final, seconds=2, max_ticks=SOON)
     assert (stage.reload(request).status, stage.reload(request).failure) == ("FAILED", "health")
 
 
@@ -98,7 +98,7 @@ def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> 
     stage.engines.appear(ALIVE)
     stage.engines.fall_ill(ALIVE)
     request = stage.scale_out(service, urls=(ALIVE,))
-    stage.tick(2 * SOON)
+    stage.tick(12, seconds=5)
     assert stage.reload(request).status == "HEALTH_CHECKING"
 
 

@@ -37,7 +37,7 @@ class CrashingProcess:
         for _ in range(90):
             if done():
                 return
-            self.stage.stage.loop.tick()
+            self.stage.tick_scheduler()
             self.stage.sync_engines()
             self._run_pass()
             self.stage.assert_no_orphans()

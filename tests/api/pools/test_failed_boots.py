@@ -93,7 +93,8 @@ def test_failed_boots_delay_provisioning_and_then_stop_it(cloud: Ec2Pool) -> Non
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 1, False)
     assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. Next attempt in 30 s."
     assert parse_time(answer["boot_retry_at"]) == START + timedelta(seconds=90)
-    cloud.run(3600)
+    cloud.run(225)
+    cloud.run(3300, step=300)
     assert cloud.launches == [0, 90, 210], "60 s to boot, then 30 and 60 s of delay"
     assert len(cloud.place.front.launched["on-demand"]) == 6
     assert cloud.place.front.living() == set()
@@ -122,7 +123,8 @@ def test_only_platform_admins_see_the_reason_of_a_failed_boot(
 @pytest.mark.parametrize("action", ["retry", "edit", "resume"])
 def test_retry_edit_and_resume_provision_nodes_at_once(cloud: Ec2Pool, action: str) -> None:
     cloud.create(boot_failure_limit=1)
-    cloud.run(600)
+    cloud.run(75)
+    cloud.run(525, step=105)
     assert cloud.launches == [0]
     if action == "edit":
         changed = cloud.alice("PATCH", PATH, {"boot_timeout": 120}, headers={"If-Match": "*"})
