@@ -7,7 +7,8 @@ request without a token.
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,18 +16,22 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from pytest_django import DjangoDbBlocker
 
 from berth.core.frames import CONTENT_TYPE, packed
 from pools.models import Machine, Node
 from pools.services import issue_join_token
+from projects.acting import ALL_SCOPES
 from projects.models import ApiToken, Membership, Quota, QuotaChange
 from projects.services import quotas, sessions, workloads
 from projects.services.notifications import subscriptions
+from projects.services.people import tokens
 from projects.services.quotas import budgets
 from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
-from tests.cast import Cast, training
+from tests.cast import Cast, make_cast, training
+from tests.kept_rows import kept_rows
 from tests.services.stage import document
 
 USERS = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
@@ -251,9 +256,30 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def named(cast: Cast) -> dict[str, object]:
-    """Ids of one object of each kind; those of projects belong to vision."""
+@dataclass(frozen=True)
+class Scene:
+    """`named`: ids of one object of each kind; those of projects belong to vision."""
+
+    named: dict[str, object]
+    callers: dict[str, Caller]
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
+    with kept_rows(django_db_blocker):
+        cast = make_cast()
+        yield Scene(create_one_of_each(cast), {name: caller_of(cast, name) for name in USERS})
+
+
+def caller_of(cast: Cast, name: str) -> Caller:
+    if not name:
+        return Caller()
+    label = "test admin read write"
+    acting = cast.people[name]
+    return Caller(tokens.issue(acting=acting, name=label, scopes=sorted(ALL_SCOPES), expires_at=None)[1])
+
+
+def create_one_of_each(cast: Cast) -> dict[str, object]:
     workloads.submit(acting=cast.dave, document=document(), project=cast.vision)
     for name, acting, project in (
         ("train", cast.dave, cast.vision),
@@ -309,13 +335,13 @@ def named(cast: Cast) -> dict[str, object]:
 
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
 def test_each_role_gets_the_status_in_the_matrix(
-    caller: Callable[..., Caller], named: dict[str, object], case: tuple[str, str, Any, Any, str]
+    scene: Scene, db: None, case: tuple[str, str, Any, Any, str]
 ) -> None:
     method, path, body, headers, answers = case
     statuses = []
     for name in USERS:
         with transaction.atomic():
-            answer = caller(name)(method, path.format(**named), body, headers=headers)
+            answer = scene.callers[name](method, path.format(**scene.named), body, headers=headers)
             transaction.set_rollback(True)  # undo the request for the next user
         statuses.append(str(answer.status_code))
     assert dict(zip(USERS, statuses, strict=True)) == dict(zip(USERS, answers.split(), strict=True))
@@ -323,15 +349,15 @@ def test_each_role_gets_the_status_in_the_matrix(
 
 @pytest.mark.parametrize(("path", "_what", "name_of", "expected"), VISIBLE, ids=[case[0] for case in VISIBLE])
 def test_list_contains_only_visible_objects(
-    caller: Callable[..., Caller],
-    named: dict[str, object],
+    scene: Scene,
+    db: None,
     path: str,
     _what: str,
     name_of: Any,
     expected: Any,
 ) -> None:
     for user, names in zip(USERS, expected, strict=False):
-        items = caller(user).get(path).json()["items"]
+        items = scene.callers[user].get(path).json()["items"]
         assert " ".join(sorted({name_of(item) for item in items})) == names, user
 
 
