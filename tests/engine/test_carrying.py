@@ -83,7 +83,7 @@ def used_more(queue: Queue) -> Queue:
     )
 
 
-@lawfully(200)
+@lawfully(100)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
 def test_carried_layout_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot

@@ -115,8 +115,7 @@ def longest(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 
 
 @pytest.mark.shows("RAI-75", "RAI-76", "RAI-77", "RAI-78", "RAI-81")
-@pytest.mark.parametrize("queues", [2, 3, 6])
-@pytest.mark.parametrize("gpus", [16, 9])
+@pytest.mark.parametrize(("queues", "gpus"), [(2, 16), (2, 9), (3, 16), (6, 9)])
 def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
     """Each holds its part of the time within a tenth of it, and no turn outlasts a half-life."""
     sizes = {f"q{number}": (gpus,) for number in range(queues)}

@@ -47,13 +47,13 @@ def checked(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
     return snapshot, decide(snapshot)
 
 
-@lawfully(600)
+@lawfully(300)
 @given(document=clusters())
 def test_plan_obeys_every_law(document: dict[str, Any]) -> None:
     assert broken_laws(*checked(document)) == []
 
 
-@lawfully(300)
+@lawfully(150)
 @given(document=clusters(time_based=True))
 def test_time_based_plan_obeys_every_law(document: dict[str, Any]) -> None:
     assert broken_laws(*checked(document)) == []
