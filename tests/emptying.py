@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 10.0
 ATTEMPTS = 3
 
 FUNCTION = """
-CREATE FUNCTION empty_tables(constant text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION empty_tables(constant text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     name text;
     has_rows boolean;

@@ -136,7 +136,7 @@ def test_remote_servers_use_the_proxy_and_localhost_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        Thread(target=proxy.serve_forever, daemon=True).start()
+        Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)

@@ -54,7 +54,7 @@ def receiver() -> Iterator[Receiver]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     recorder = Receiver(f"http://127.0.0.1:{server.server_port}/berth?key=1")
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield recorder
     server.shutdown()

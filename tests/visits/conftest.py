@@ -18,7 +18,7 @@ from projects.visits.passes import Passes
 from projects.visits.proxy import OPEN, PortProxy
 from tests import factories as make
 from tests.cast import Cast, make_cast
-from tests.visits.pod import Pod, served
+from tests.visits.pod import Pod, all_served
 
 
 @dataclass
@@ -66,14 +66,13 @@ class VisitSetup:
 def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
     cast, server, passes = make_cast(), Pod(), Passes()
     workload, pod = running(cast)
-    with served(server) as inner:
+    hosts = Origins("http", ".localhost", 80)
+    door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
+    with all_served(server, door) as (inner, outer):
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()
-        hosts = Origins("http", ".localhost", 80)
-        door = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
-        with served(door) as outer:
-            door.origins = hosts = Origins("http", ".localhost", outer)
-            yield VisitSetup(cast, workload, pod, server, hosts, outer, passes)
+        door.origins = hosts = Origins("http", ".localhost", outer)
+        yield VisitSetup(cast, workload, pod, server, hosts, outer, passes)
 
 
 @pytest.fixture

@@ -52,24 +52,47 @@ class Pod:
         self.left.set()
 
 
+class Server(uvicorn.Server):
+    """A server that looks more often whether it should end."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
+
+
 @contextlib.contextmanager
 def served(app: App) -> Iterator[int]:
     """Yield the local port at which the application is served while the block runs."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
+    with all_served(app) as (port,):
+        yield port
+
+
+@contextlib.contextmanager
+def all_served(*apps: App) -> Iterator[list[int]]:
+    """Yield the local port of each application while the block runs; they end together."""
+    with contextlib.ExitStack() as stack:
+        ports, servers, threads = [], [], []
+        for app in apps:
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            server = Server(
+                uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+            )
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+            ports.append(listening.getsockname()[1])
+            servers.append(server)
+            threads.append(thread)
+            thread.start()
         deadline = time.monotonic() + 10
-        while not server.started and time.monotonic() < deadline:
+        while not all(server.started for server in servers) and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
-            yield port
+            yield ports
         finally:
-            server.should_exit = True
-            thread.join(10)
+            for server in servers:
+                server.should_exit = True
+            for thread in threads:
+                thread.join(10)
 
 
 async def _begin(send: Any, headers: list[tuple[bytes, bytes]], status: int = 200) -> None:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -26,7 +27,7 @@ class Provider(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.issuer = f"http://127.0.0.1:{self.server_address[1]}"
-        self.published = RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
+        self.published = published_key()
         self.key = self.published
         self.person: dict[str, Any] = {
             "sub": "00u1", "preferred_username": "hedy", "email": "hedy@example.org", "email_verified": True,
@@ -109,10 +110,16 @@ def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
     return request["code_challenge"] == challenge and request["redirect_uri"] == form.get("redirect_uri")
 
 
+@cache
+def published_key() -> RSAKey:
+    """Generate the key of every provider once: it takes a while."""
+    return RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
+
+
 @contextmanager
 def running_provider() -> Iterator[Provider]:
     provider = Provider()
-    thread = Thread(target=provider.serve_forever, daemon=True)
+    thread = Thread(target=provider.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield provider

@@ -54,7 +54,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex
             directory = fill(tmp_path / name, *packages)
             server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Packages, directory=str(directory)))
             stack.enter_context(server)
-            Thread(target=server.serve_forever, daemon=True).start()
+            Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
             stack.callback(server.shutdown)
             return f"http://127.0.0.1:{server.server_port}"
 
