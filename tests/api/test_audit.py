@@ -12,7 +12,7 @@ from projects.selectors import audit
 from projects.services import workloads
 from projects.services.people import views
 from tests.api.conftest import Caller
-from tests.api.test_isolation import MATRIX, named  # noqa: F401  (a fixture)
+from tests.api.test_isolation import MATRIX, create_one_of_each
 from tests.cast import Cast, training
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -37,10 +37,15 @@ CHANGES = [
 ]
 
 
+@pytest.fixture
+def named(cast: Cast) -> dict[str, object]:
+    return create_one_of_each(cast)
+
+
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_every_write_over_rest_leaves_an_audit_row(
     caller: Callable[..., Caller],
-    named: dict[str, object],  # noqa: F811
+    named: dict[str, object],
     case: tuple[str, str, Any, Any],
 ) -> None:
     method, path, body, headers = case
