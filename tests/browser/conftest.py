@@ -14,7 +14,10 @@ from tests.browser.chromium import PROGRAM, Faults, Page, chromium, reader
 from tests.browser.scene import Scene
 from tests.browser.site import serving
 from tests.browser.snapshot import Snapshot
+from tests.browser.warm import WarmContexts
 
+# Tests with other options are few: each has a context of its own.
+REUSED_OPTIONS = {"viewport", "has_touch"}
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
 
@@ -37,15 +40,15 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def snapshots() -> list[Snapshot]:
-    """The latest snapshot of the scene, if there is one."""
+    """The snapshot of the scene, if there is one."""
     return []
 
 
 @pytest.fixture
 def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
-    if snapshots and snapshots[0].is_fresh:
+    if snapshots:
         return snapshots[0].restore()
-    snapshots[:] = [Snapshot.take()]
+    snapshots.append(Snapshot.take())
     scene: Scene = pickle.loads(snapshots[0].scene)
     return scene
 
@@ -64,11 +67,19 @@ def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
         yield started
 
 
+@pytest.fixture(scope="package")
+def warm_contexts(browser: Browser, address: str) -> WarmContexts:
+    return WarmContexts(browser, address)
+
+
 @pytest.fixture
-def opened(browser: Browser, address: str, scene: Scene) -> Open:
+def opened(browser: Browser, address: str, warm_contexts: WarmContexts, scene: Scene) -> Open:
     """Open a page as a user of the scene: `with opened("dave") as (page, faults)`."""
 
     def by(name: str | None, **options: Any) -> AbstractContextManager[tuple[Page, Faults]]:
-        return reader(browser, address, scene.people[name] if name else None, **options)
+        user = scene.people[name] if name else None
+        if options.keys() <= REUSED_OPTIONS:
+            return warm_contexts.reader(user, **options)
+        return reader(browser, address, user, **options)
 
     return by

@@ -13,7 +13,7 @@ from pathlib import Path
 from django.conf import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 180.0
 
 
 @contextlib.contextmanager

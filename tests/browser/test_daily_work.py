@@ -130,10 +130,12 @@ def test_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.get_by_label("Project").select_option("vision")
+        page.wait_for_url(re.compile("project=vision"))  # each step starts from the answer to the one before
         page.get_by_role("link", name=re.compile("^Running")).click()
+        page.wait_for_url(re.compile("state=running"))
         page.get_by_role("searchbox").fill("segment")
         expect(page.locator("tbody tr")).to_have_count(1)
-        page.wait_for_url(re.compile("state=running"))
+        page.wait_for_url(re.compile("search=segment"))
         for part in ("project=vision", "search=segment"):
             assert part in page.url
         assert "pool=" not in page.url, "unset filters are left out"

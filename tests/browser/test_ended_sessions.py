@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from projects.acting import Acting
 from projects.models import ApiToken, Project, Workload
 from projects.services import quotas
+from tests.browser.chromium import settled
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
 from tests.journeys.installation import until
@@ -101,7 +102,7 @@ def test_quota_grid_draft_in_later_rows_is_restored_with_conflicts(opened: Open,
     research, train = scene.departments["research"], scene.pools["train"]
     Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))
     with opened("bert") as (page, _):
-        page.goto("/quotas?pools=train", wait_until="networkidle")
+        settled(page, "/quotas?pools=train")
         cells = {name: page.locator(f"tr[data-name={name}] td").first for name in ("a-001", "vision")}
         cells["a-001"].click()
         page.keyboard.press("Control+End")

@@ -10,10 +10,10 @@ from pools import services
 from pools.models import JoinToken, Machine, NodePool
 from pools.services.joining import Measured
 from projects.acting import Acting
-from tests.browser.chromium import NARROW
+from tests.browser.chromium import NARROW, settled
 from tests.browser.conftest import Open
+from tests.browser.pages import DUPLICATE_IDS, OVERFLOW, UNNAMED
 from tests.browser.scene import Scene
-from tests.browser.test_every_page import DUPLICATE_IDS, OVERFLOW, UNNAMED
 
 PAGE = "/node-pools/metal/machines"
 
@@ -37,7 +37,7 @@ def metal(scene: Scene) -> NodePool:
 @pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
 def test_machine_page_fits_on_a_phone(opened: Open, metal: NodePool, options: dict[str, Any]) -> None:
     with opened("ada", **options) as (page, faults):
-        page.goto(PAGE, wait_until="networkidle")
+        settled(page, PAGE)
         assert page.locator("h1").inner_text() == "Machines of metal"
         assert page.evaluate(OVERFLOW) <= 0
         assert options or page.evaluate(UNNAMED) == []

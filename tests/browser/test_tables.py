@@ -2,46 +2,13 @@
 
 from playwright.sync_api import expect
 
+from tests.browser.chromium import settled
 from tests.browser.conftest import Open
-from tests.browser.scene import Scene
-from tests.browser.test_every_page import all_paths
-
-# Tables with two rows or more that cannot be sorted or exported, with their captions.
-LACKING = """[...document.querySelectorAll('main table')]
-    .filter(table => table.tBodies[0]?.rows.length > 1)
-    .filter(table => !table.querySelector('input:not([name=w], [type=checkbox])'))
-    .map(table => {
-        const card = table.closest('.card') ?? document.querySelector('main');
-        const tree = table.querySelector('tr.group, [rowspan]') !== null;
-        const sorts = tree || table.querySelector('thead a, thead .sorter') !== null;
-        const leaves = card.querySelector('a[href*="format="], .table-foot button') !== null;
-        return sorts && leaves ? null : [table.caption?.textContent, {sorts, leaves}];
-    }).filter(Boolean)"""
-CHARTS = """[...document.querySelectorAll('main .step-chart, main .mosaic[role=img]')].filter(chart => {
-    const card = chart.closest('.card');
-    return !card.querySelector('table, a[download]');
-}).map(chart => chart.outerHTML.slice(0, 120))"""
 
 
-def test_every_table_can_be_sorted_and_exported_and_every_chart_has_its_data(
-    opened: Open, scene: Scene
-) -> None:
+def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        lacking_by_path = {}
-        for path in all_paths(scene):
-            page.goto(path, wait_until="load")
-            page.wait_for_function(
-                "document.querySelector('main table') === null || typeof htmx === 'object'"
-            )
-            if lacking := page.evaluate(LACKING) + page.evaluate(CHARTS):
-                lacking_by_path[path] = lacking
-        assert lacking_by_path == {}
-        assert faults == []
-
-
-def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open, scene: Scene) -> None:
-    with opened("ada") as (page, faults):
-        page.goto("/node-pools/train", wait_until="networkidle")
+        settled(page, "/node-pools/train")
         page.get_by_text("As a table").click()
         table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
         head = table.get_by_role("columnheader", name="Current")
@@ -63,9 +30,9 @@ def test_small_table_is_sorted_by_its_headers_and_stays_sorted(opened: Open, sce
         assert faults == []
 
 
-def test_list_is_searched_while_typing_without_a_reload(opened: Open, scene: Scene) -> None:
+def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        page.goto("/access", wait_until="networkidle")
+        settled(page, "/access")
         page.evaluate("window.stillTheSame = true")
         search = page.get_by_placeholder("User, role, scope")
         search.press_sequentially("dave")
@@ -83,9 +50,9 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open, scene: Sce
         assert faults == []
 
 
-def test_chart_table_has_a_search_field_when_it_is_open(opened: Open, scene: Scene) -> None:
+def test_chart_table_has_a_search_field_when_it_is_open(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        page.goto("/", wait_until="networkidle")
+        settled(page, "/")
         name = "Hourly average in GPUs, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from projects.models import QuotaExpiry
 from tests import factories as make
+from tests.browser.chromium import settled
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 from tests.browser.test_quota_grid import cell
@@ -44,7 +45,7 @@ def test_page_without_a_known_zone_names_utc(opened: Open) -> None:
 def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
     due = tomorrow_at_nine()
     with opened("ada") as (page, faults):
-        page.goto("/quotas", wait_until="networkidle")
+        settled(page, "/quotas")
         cell(page, "vision").focus()
         page.keyboard.type("9")
         page.keyboard.press("Enter")

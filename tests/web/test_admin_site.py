@@ -2,12 +2,14 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -23,6 +25,10 @@ from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
 
+# A script without an address, other than data, and event handlers as attributes.
+INLINE_SCRIPT = re.compile(
+    r"<script(?![^>]*(?:\ssrc=|application/json))[^>]*>|<[^>]*\son\w+=[^>]*>", re.IGNORECASE
+)
 HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.cycle", "pools.scalingevent")
 
 
@@ -69,11 +75,17 @@ def running_workload(cast: Cast) -> Workload:
 def test_every_change_list_and_its_first_row_open(
     name: str, admin_client: Client, running_workload: Workload
 ) -> None:
-    assert admin_client.get(reverse(f"admin:{name}_changelist")).status_code == 200
+    assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_changelist")))
     model = next(m for m in admin.site._registry if f"{m._meta.app_label}_{m._meta.model_name}" == name)
     first = model._default_manager.first()
     if first is not None:
-        assert admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])).status_code == 200
+        assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
+
+
+def assert_runs_no_inline_script(answer: HttpResponse) -> None:
+    assert answer.status_code == 200
+    assert "script-src 'self' 'unsafe-eval';" in answer["Content-Security-Policy"]
+    assert INLINE_SCRIPT.findall(answer.content.decode()) == []
 
 
 def test_staff_without_platform_role_gets_403(cast: Cast, running_workload: Workload) -> None:

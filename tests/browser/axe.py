@@ -1,0 +1,20 @@
+"""Accessibility checks by axe."""
+
+from typing import Any
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page
+
+# Answers with the violations that count only: a report on every element is slow to send.
+RUN = """async options => (await axe.run({resultTypes: ['violations'], ...options})).violations
+  .filter(each => ['serious', 'critical'].includes(each.impact))
+  .flatMap(each => each.nodes.slice(0, 3).map(
+    node => `${each.id}: ${node.html.slice(0, 160)} ${(node.failureSummary ?? '').slice(0, 300)}`))"""
+
+
+def accessibility_faults(page: Page, **options: Any) -> list[str]:
+    """Return the serious violations on the page; `options` are those of `axe.run`."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    faults: list[str] = page.evaluate(RUN, options)
+    return faults
