@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -38,5 +38,6 @@ class Terminal:
 
 def _commands() -> list[Any]:
     """Return every command module that talks to a server."""
-    modules = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
+    names = [each.name for each in walk_packages(commands.__path__, f"{commands.__name__}.")]
+    modules = [import_module(name) for name in names]
     return [module for module in modules if hasattr(module, "connected")]
