@@ -14,10 +14,9 @@ from berth.db.lease import Held, fenced
 from berth.server.tracing.spans import this_process_is
 from pools.engine.victims import Work
 from pools.models import NodePool
+from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from scheduler.loop.leader import Scheduler
 from scheduler.reports.utilization.watch import UseWatch
-
-FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for other machines
 
 
 class Command(BaseCommand):
@@ -67,7 +66,8 @@ def made() -> Scheduler:
                 pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=work_to_lose
             )
 
-        return apart.reconcile(pool.pk, one_pass) if pool.provider in FAR_AWAY else one_pass()
+        # A pass over remote machines may wait for them.
+        return apart.reconcile(pool.pk, one_pass) if pool.provider in REMOTE_PROVIDERS else one_pass()
 
     return Scheduler(
         clock=wiring.clock,
