@@ -61,7 +61,7 @@ async def test_body_without_length_is_refused_at_the_limit(secret: str) -> None:
     assert (wire.status, wire.left) == (413, [])
 
 
-async def test_body_of_a_page_request_is_limited() -> None:
+async def test_page_request_body_is_limited() -> None:
     wire = await respond(Wire("/login", method="POST", parts=(PIECE,) * 200))
     assert wire.status == 413
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."

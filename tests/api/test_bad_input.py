@@ -94,7 +94,9 @@ def test_malformed_body_is_refused(dave: Caller, case: str) -> None:
         ("departments/research", {"x": "1"}, "x"),
     ],
 )
-def test_invalid_query_parameter_is_named(bob: Caller, path: str, query: dict[str, Any], named: str) -> None:
+def test_error_names_the_invalid_query_parameter(
+    bob: Caller, path: str, query: dict[str, Any], named: str
+) -> None:
     answer = bob.get(path, **query)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == named
@@ -126,7 +128,7 @@ def test_invalid_query_parameter_is_named(bob: Caller, path: str, query: dict[st
         ("tokens", {"name": "t", "expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
     ],
 )
-def test_invalid_field_is_named(alice: Caller, path: str, body: dict[str, Any], named: str) -> None:
+def test_error_names_the_invalid_field(alice: Caller, path: str, body: dict[str, Any], named: str) -> None:
     answer = alice.post(path, body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == named

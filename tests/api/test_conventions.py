@@ -92,7 +92,7 @@ def test_valid_request_id_is_preserved(dave: Caller) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "nothing"), ("GET", "/api/v2/workloads"), ("PUT", "departments")]
 )
-def test_unknown_path_or_method_is_answered_as_a_problem(dave: Caller, method: str, path: str) -> None:
+def test_unknown_path_or_method_returns_a_problem_document(dave: Caller, method: str, path: str) -> None:
     answer = dave(method, path)
     assert answer.status_code == (405 if method == "PUT" else 404)
     assert answer["Content-Type"] == "application/problem+json"

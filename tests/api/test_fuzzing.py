@@ -63,7 +63,7 @@ def existing(cast: Cast) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_operation_answers_as_described(existing: dict[str, Any], alice: Caller, group: int) -> None:
+def test_every_operation_responds_as_documented(existing: dict[str, Any], alice: Caller, group: int) -> None:
     load_all_checks()
     checks = [CHECKS.get_one(name) for name in CHECK_NAMES]
     answer = one_client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})

@@ -29,21 +29,21 @@ def test_repeated_request_gets_the_first_response(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_key_is_refused_for_another_request(dave: Caller) -> None:
+def test_key_reuse_for_another_request_is_refused(dave: Caller) -> None:
     dave.post("workloads", TRAINING, Idempotency_Key="k1")
     other = dave.post("workloads", training("other", project="vision"), Idempotency_Key="k1")
     assert (other.status_code, other.json()["errors"][0]["path"]) == (422, "Idempotency-Key")
     assert Workload.objects.count() == 1
 
 
-def test_users_may_use_the_same_key(dave: Caller, carol: Caller) -> None:
+def test_two_users_may_use_equal_keys(dave: Caller, carol: Caller) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
     assert (
         carol.post("workloads", training("hers", project="vision"), Idempotency_Key="k1").status_code == 201
     )
 
 
-def test_refused_request_may_be_corrected_under_its_key(dave: Caller) -> None:
+def test_refused_request_may_be_corrected_with_its_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )

@@ -40,7 +40,7 @@ def _cells(line: str) -> int:
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md", "scheduler/engine/README.md"])
-def test_paths_that_a_guide_names_exist(name: str) -> None:
+def test_paths_named_in_guides_exist(name: str) -> None:
     assert not [path for path in PATH.findall((ROOT / name).read_text()) if not (ROOT / path).exists()]
 
 

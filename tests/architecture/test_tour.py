@@ -20,7 +20,7 @@ STEP = re.compile(r"^\| \d+ \| .* \| `([^`]+)` \| `(\w+)` \|$", re.MULTILINE)
 TOPS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "tests/", "examples/")
 
 
-def test_every_file_of_the_tour_exists() -> None:
+def test_every_file_in_the_tour_exists() -> None:
     named = {text for text in re.findall(r"`([\w./-]+)`", TOUR) if text.startswith(TOPS)}
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
@@ -35,7 +35,7 @@ def stage(transactional_db: None) -> Stage:
     return stage
 
 
-def test_submission_passes_through_the_files_of_the_tour_in_order(stage: Stage) -> None:
+def test_submission_passes_through_the_tour_files_in_order(stage: Stage) -> None:
     _, secret = tokens.issue(acting=stage.cast.dave, name="tour", scopes=["read", "write"], expires_at=None)
     document = {"name": "train", "project": "vision", "command": "true", "roles": [{"gpu": 1}]}
     calls: list[tuple[str, str]] = []

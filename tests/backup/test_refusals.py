@@ -67,7 +67,7 @@ def test_truncated_or_foreign_file_is_refused(tmp_path: Path) -> None:
     assert "there is no manifest.json in it" in restore_error(tmp_path / "other.tar")
 
 
-def test_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "later", "w") as tar:
         text = json.dumps({"format": "berth.backup/7"}).encode()
         entry = tarfile.TarInfo("manifest.json")

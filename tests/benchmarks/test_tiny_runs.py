@@ -58,7 +58,7 @@ def run(name: str, traces: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in ONLY_DECISIONS else pytest.mark.heavy) for name in ALL]
 )
-def test_benchmark_runs_in_a_tiny_size(name: str, traces: Path) -> None:
+def test_benchmark_runs_at_a_tiny_size(name: str, traces: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
     assert PRINTED[name] in run(name, traces, "--tiny")
     assert {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")} == before, (
@@ -72,7 +72,7 @@ def test_every_benchmark_is_in_the_list() -> None:
     assert runnable - {"__main__"} == set(ALL)
 
 
-def test_list_of_pods_without_gpu_models_is_placed(traces: Path) -> None:
+def test_pods_without_gpu_models_are_placed(traces: Path) -> None:
     pods = "".join(f"p{n},4000,16384,1,1000\n" for n in range(6))
     (traces / "openb/openb_pod_list_bare.csv").write_text(f"{POD_HEAD}\n{pods}")
     assert "bare" in run("openb", traces, "--seeds", "42", "--lists", "bare")

@@ -90,7 +90,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
         assert faults == []
 
 
-def test_change_during_a_fetch_is_fetched_again(opened: Open, scene: Scene) -> None:
+def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["asr-pretrain"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")

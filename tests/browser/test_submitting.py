@@ -66,7 +66,7 @@ def test_prediction_follows_the_form_and_the_workload_is_submitted(opened: Open,
         assert faults == []
 
 
-def test_form_and_document_follow_each_other(opened: Open) -> None:
+def test_form_and_document_stay_in_sync(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.locator("#document").fill(TEXT)
@@ -91,7 +91,7 @@ def test_form_and_document_follow_each_other(opened: Open) -> None:
         assert faults == []
 
 
-def test_late_answers_do_not_disturb_typing(opened: Open) -> None:
+def test_late_responses_do_not_disturb_typing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         name = page.get_by_label("Name", exact=True)

@@ -58,7 +58,7 @@ def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: O
     assert QuotaExpiry.objects.get().due_at == due
 
 
-def test_days_of_the_eviction_filter_are_the_browsers_days(opened: Open, scene: Scene) -> None:
+def test_eviction_filter_days_are_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
     late = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)  # half past midnight of 2 July in Berlin
     workload = scene.workloads["segment-eval"]
     evicted = make.eviction(workload, scene.workloads["ctr-nightly"], scene.pools["train"], at=late)

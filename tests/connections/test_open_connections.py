@@ -262,7 +262,9 @@ def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytes
     assert not LISTENER._queues
 
 
-def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_closes_when_permissions_cannot_be_checked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ValueError("no answer")
 

@@ -95,7 +95,7 @@ def test_repeated_order_does_not_revive_terminated_instances(provider: Provider)
     assert living(provider) == []
 
 
-def test_order_beyond_capacity_is_filled_in_part_with_a_message(
+def test_order_beyond_capacity_is_partly_filled_with_a_message(
     provider_with_limited_capacity: Provider,
 ) -> None:
     result = provider_with_limited_capacity.provision(order(count=6))
@@ -115,7 +115,7 @@ def test_terminated_instance_frees_capacity(provider: Provider) -> None:
     assert len(living(provider)) == 4
 
 
-def test_terminating_ended_or_unknown_instances_is_no_error(provider: Provider) -> None:
+def test_terminating_ended_or_unknown_instances_succeeds(provider: Provider) -> None:
     made = provider.provision(order()).instances
     names = [instance.instance_id for instance in made]
     for _ in range(2):

@@ -81,7 +81,7 @@ def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
     assert ended(stage.runtime, "p-1").signal == 9
 
 
-def test_stop_before_the_start_prevents_it(stage: Stage) -> None:
+def test_pod_stopped_before_its_start_never_starts(stage: Stage) -> None:
     stage.runtime.stop("p-1", 10)
     stage.runtime.start(stage.long("p-1"))
     report = stage.runtime.look(["p-1"])["p-1"]
@@ -148,7 +148,7 @@ def test_growing_log_is_read_by_offset(stage: Stage) -> None:
     assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
 
 
-def test_tail_of_a_log_has_whole_lines(stage: Stage) -> None:
+def test_log_tail_has_whole_lines(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.say("p-1", b"one\ntwo\r\nthree\nfour")
@@ -205,7 +205,7 @@ def test_rendezvous_ports_are_distinct(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 200, "a\0b", "a\nb"])
-def test_pod_name_cannot_escape_its_directory(tmp_path: Path, name: str) -> None:
+def test_pod_name_cannot_escape_the_pod_directory(tmp_path: Path, name: str) -> None:
     local = LocalStage(tmp_path)
     for attempt in (
         lambda: local.runtime.start(order(name)),

@@ -102,7 +102,7 @@ def create_older_cluster(cluster: Embedded) -> None:
         server.wait(30)
 
 
-def test_berth_role_owns_its_database_and_is_no_superuser(cluster: Embedded, place: Path) -> None:
+def test_berth_role_owns_its_database_and_is_not_a_superuser(cluster: Embedded, place: Path) -> None:
     with serving(cluster, log=place / "log"):
         flags = (
             "SELECT (rolname, rolsuper, rolcreatedb, rolcreaterole)::text FROM pg_roles WHERE rolname = user"
@@ -124,7 +124,7 @@ def test_login_requires_the_password(cluster: Embedded, place: Path) -> None:
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
-def test_password_is_private_and_stays_the_same(new_cluster: Embedded, place: Path) -> None:
+def test_password_is_private_and_survives_a_restart(new_cluster: Embedded, place: Path) -> None:
     assert new_cluster.url().startswith(f"postgresql://{ROLE}@"), "no password before the first start"
     with serving(new_cluster, log=place / "log"):
         first = new_cluster.password_file.read_text()

@@ -100,7 +100,9 @@ print(*(n for n in range(200) if acquire(f"lease-{n}", sys.argv[1], ttl=60)))
 """
 
 
-def test_each_lease_has_one_winner_among_two_processes(database_url: str, child_env: dict[str, str]) -> None:
+def test_each_lease_is_won_by_exactly_one_of_two_processes(
+    database_url: str, child_env: dict[str, str]
+) -> None:
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, name],

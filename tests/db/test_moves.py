@@ -18,7 +18,7 @@ def test_second_move_returns_false() -> None:
     assert User.objects.get().first_name == "starting"
 
 
-def test_any_expected_value_is_accepted() -> None:
+def test_row_moves_from_any_expected_value() -> None:
     user = User.objects.create(username="alice", first_name="starting")
     assert move(user, "first_name", expected={"pending", "starting"}, to="running")
 

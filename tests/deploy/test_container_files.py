@@ -41,7 +41,7 @@ def test_every_process_waits_for_the_migrations() -> None:
     assert waiting == set(BERTH) - {"migrate"}
 
 
-def test_settings_of_the_example_are_documented_and_its_secrets_are_empty() -> None:
+def test_example_settings_are_documented_and_example_secrets_are_empty() -> None:
     text = (CONTAINER / "berth.env.example").read_text()
     settings = dict(re.findall(r"^#?([A-Z_]+)=(.*)$", text, re.MULTILINE))
     guide = (ROOT / "docs" / "operations.md").read_text() + (ROOT / "docs" / "production.md").read_text()

@@ -35,7 +35,7 @@ def test_systemd_accepts_every_unit(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_every_command_of_a_unit_exists(unit: Path) -> None:
+def test_every_unit_command_exists(unit: Path) -> None:
     text = unit.read_text()
     for command in re.findall(rf"^ExecStart={re.escape(PYTHON)}(.*)$", text, flags=re.MULTILINE):
         module, *words = command.split()
@@ -52,7 +52,7 @@ def test_every_command_of_a_unit_exists(unit: Path) -> None:
         assert "EnvironmentFile=/etc/berth/berth.env" in text
 
 
-def test_every_variable_of_the_example_is_documented() -> None:
+def test_every_example_variable_is_documented() -> None:
     names = re.findall(r"^#?([A-Z_]+)=", (SYSTEMD / "berth.env.example").read_text(), flags=re.MULTILINE)
     guide = (ROOT / "docs" / "operations.md").read_text()
     assert len(names) > 10
@@ -63,7 +63,7 @@ def test_restarted_scheduler_does_not_kill_its_pods() -> None:
     assert "KillMode=process" in (SYSTEMD / "berth-scheduler.service").read_text()
 
 
-def test_nginx_accepts_both_files(tmp_path: Path) -> None:
+def test_nginx_accepts_both_configurations(tmp_path: Path) -> None:
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
         pytest.skip("nginx is not here")

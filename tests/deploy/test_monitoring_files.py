@@ -150,7 +150,7 @@ def test_documentation_lists_exactly_the_exported_metrics(exported: dict[str, se
 
 
 @needs_promtool
-def test_rules_load_and_fire() -> None:
+def test_alert_rules_load_and_fire() -> None:
     for command in (["check", "rules", RULES.name], ["test", "rules", "berth.rules.test.yaml"]):
         promtool(*command)
 
@@ -172,7 +172,7 @@ def promtool(*words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_example_configuration_uses_the_token_of_the_guide() -> None:
+def test_example_configuration_uses_the_token_from_the_guide() -> None:
     example = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yaml").read_text())
     (scrape,) = example["scrape_configs"]
     assert scrape["authorization"] == {"credentials_file": "/etc/prometheus/berth.token"}

@@ -48,7 +48,7 @@ def test_checksums_cover_every_other_file(dist: Path) -> None:
     assert names == {f"{prefix}.tar.gz", f"{prefix}-py3-none-any.whl", f"{prefix}.cdx.json"}
 
 
-def test_wheel_and_source_contain_what_they_need(dist: Path) -> None:
+def test_wheel_and_source_archive_contain_the_required_files(dist: Path) -> None:
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
         names = set(wheel.namelist())
     assert {"berth/cli/main.py", "berth/templates/base.html", "scheduler/models.py"} <= names
@@ -105,7 +105,7 @@ def test_bill_of_materials_names_no_host(dist: Path) -> None:
     assert "://" not in text
 
 
-def test_component_has_the_hashes_of_all_files_of_its_version() -> None:
+def test_component_lists_the_hash_of_each_of_its_files() -> None:
     first, second = bill_of_materials(PROJECT, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [each["content"][0] for each in first["externalReferences"][0]["hashes"]] == ["a", "b"]

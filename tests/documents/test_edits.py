@@ -75,7 +75,7 @@ def test_value_is_set_in_place(at: Any, value: object, was: str, now: str) -> No
         (("absent", "part"), "", ""),
     ],
 )
-def test_part_is_removed_and_the_rest_stays(at: Any, was: str, now: str) -> None:
+def test_removing_a_key_keeps_the_rest_of_the_document(at: Any, was: str, now: str) -> None:
     assert edited(TEXT, at) == TEXT.replace(was, now)
 
 
@@ -147,7 +147,7 @@ def test_arbitrary_text_does_not_crash_the_editor(text: str, at: Any, value: obj
     Places.of(text).line_number("roles[0].gpu")
 
 
-def test_error_has_the_line_of_its_part_or_parent() -> None:
+def test_error_has_the_line_of_the_key_or_its_parent() -> None:
     places = Places.of(TEXT)
     paths = ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")
     assert [places.line_number(path) for path in paths] == [2, 8, 10, 10]

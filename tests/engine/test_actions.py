@@ -12,14 +12,14 @@ def two_projects(quota_a: float, quota_b: float, **nodes: int) -> World:
 
 
 @pytest.mark.shows("RAI-36", "RAI-22")
-def test_reclaim_takes_the_newest_borrower_and_no_more_than_it_needs() -> None:
+def test_reclaim_evicts_the_newest_borrower_and_no_more_than_needed() -> None:
     world = two_projects(2, 2, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     plan = world.queued("owner", "a", replicas=2).decide()
     assert stopped(plan) == {"new"}
     assert bundle_of(plan, "owner").evictions[0].preemptor == "owner"
 
 
-def test_reserved_workload_starts_once_although_an_eviction_repeats_the_actions() -> None:
+def test_reserved_workload_starts_once_even_if_an_eviction_repeats_the_actions() -> None:
     world = two_projects(3, 2, m=1, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     world.queued("reserved", "a").queued("owner", "a", replicas=2)
     world.reservations.append(Reservation("reserved", "worker", 0, "m", (0,)))
@@ -35,14 +35,14 @@ def test_priority_does_not_protect_against_reclaim_by_another_project() -> None:
     assert stopped(world.queued("quiet", "a", gpus=4, priority=25).decide()) == {"loud"}
 
 
-def test_queue_at_its_fair_share_is_not_reclaimed_from() -> None:
+def test_nothing_is_reclaimed_from_a_queue_at_its_fair_share() -> None:
     world = two_projects(2, 2, n=4).running("b1", "b", "n n").running("a1", "a", "n n")
     plan = world.queued("more", "a").decide()
     assert plan.bundles == () and Reason.OVER_FAIR_SHARE in reasons(plan, "more")
 
 
 @pytest.mark.shows("RAI-23", "RAI-43")
-def test_workload_preempts_lower_priority_of_its_own_project_only() -> None:
+def test_workload_preempts_lower_priority_only_in_its_own_project() -> None:
     world = two_projects(2, 2, n=4).running("mine", "a", "n n").running("theirs", "b", "n n", priority=25)
     assert stopped(world.queued("urgent", "a", gpus=2, priority=90).decide()) == {"mine"}
 
@@ -91,7 +91,7 @@ def test_no_workload_is_scaled_down_below_its_minimum() -> None:
 
 
 @pytest.mark.shows("RAI-57", "RAI-58")
-def test_a_min_runtime_is_inherited_from_the_department() -> None:
+def test_min_runtime_is_inherited_from_the_department() -> None:
     world = (
         World(n=2).department("d", None, reclaim_min_runtime=600).project("a", "d", 2).project("b", "d", 0)
     )

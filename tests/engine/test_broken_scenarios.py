@@ -130,7 +130,7 @@ def test_unmutated_scenario_is_valid() -> None:
         (("pools", 0, "fairshare", "half_life"), 0, "pools[0].fairshare.half_life"),
     ],
 )
-def test_refusal_names_the_wrong_key(path: Path_, value: Any, expected: str) -> None:
+def test_error_names_the_invalid_key(path: Path_, value: Any, expected: str) -> None:
     document = copy.deepcopy(GOOD)
     holder: Any = document
     for key in path[:-1]:
@@ -149,7 +149,7 @@ def test_refusal_names_the_wrong_key(path: Path_, value: Any, expected: str) -> 
         ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; received 1 GPU; allowed: 4 GPUs for"),
     ],
 )
-def test_refusal_names_the_value_and_the_allowed_values(pods: list[Any], expected: str) -> None:
+def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], expected: str) -> None:
     document = copy.deepcopy(GOOD)
     document["workloads"][0] |= {"pods": pods}
     document["workloads"][0]["roles"][0]["max"] = 9

@@ -85,7 +85,9 @@ def used_more(queue: Queue) -> Queue:
 
 @lawfully(100)
 @given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
-def test_carried_layout_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
+def test_carried_layout_leads_to_the_same_plan_as_a_fresh_layout(
+    document: Any, other: Any, data: Any
+) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
         auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
@@ -161,7 +163,7 @@ def test_long_runs_of_removed_items_are_detected() -> None:
     assert not added
 
 
-def test_older_plan_is_unchanged_after_the_layout_moves_on() -> None:
+def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     cluster = Cluster(n1=1).department("d", 1).project("p", "d", 1)
     first = cluster.queued("a", "p").queued("b", "p").queued("c", "p").snapshot()
     plan, layout = decide_again(first, None)

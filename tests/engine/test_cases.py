@@ -35,7 +35,7 @@ def _cases() -> Any:
 
 
 @pytest.mark.parametrize("case", list(_cases()))
-def test_case(case: dict[str, Any]) -> None:
+def test_case_has_the_expected_outcome(case: dict[str, Any]) -> None:
     assert case.keys() <= KEYS
     hold_to(case["expect"], scenario(case), case.get("play"))
 

@@ -49,7 +49,7 @@ def test_sliding_window_ignores_older_usage() -> None:
     assert used(mode, (40, BUSY), (500, IDLE)).used[0] == 0
 
 
-def test_a_tumbling_window_starts_from_nothing() -> None:
+def test_tumbling_window_starts_at_zero() -> None:
     mode = FairShareMode(True, window=100, tumbling=True)
     assert used(mode, (90, BUSY)).used[0] == 90_000
     assert used(mode, (90, BUSY), (20, BUSY)).used[0] == 10_000
@@ -157,7 +157,7 @@ def test_departments_take_turns_and_their_projects_inside_them(weights: dict[str
 
 
 @pytest.mark.parametrize("mode", [{"half_life": None, "window": 80}, {"window": 80}], ids=["window", "both"])
-def test_a_sliding_window_gives_turns_too(mode: dict[str, Any]) -> None:
+def test_queues_with_a_sliding_window_take_turns(mode: dict[str, Any]) -> None:
     held, _ = shares_held({"a": (16,), "b": (16,), "c": (16,)}, **mode)
     assert parts(held) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, rel=0.15)
 
@@ -183,7 +183,7 @@ def test_uneven_sizes_get_equal_shares_over_time(sizes: tuple[Sizes, ...]) -> No
     assert evicted <= 30 * 12
 
 
-def test_rounding_unit_does_not_change_queue_in_every_cycle() -> None:
+def test_rounding_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
     """Seventeen queues take turns on sixteen GPUs: a queue waits for a while, not for a second."""
     held, evicted = shares_held({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
@@ -211,7 +211,7 @@ def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
     assert shares_held(queues, half_lives=2, k=0.0) == now
 
 
-def test_time_based_turn_never_takes_quota() -> None:
+def test_time_based_fairness_never_reclaims_quota() -> None:
     """A queue within quota keeps it whatever its usage; a queue below quota gets it back at once."""
     document: dict[str, Any] = {
         "format": "berth.scenario/1",

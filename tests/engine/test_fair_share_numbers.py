@@ -167,14 +167,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_engine_computes_the_worked_shares(
+def test_engine_computes_the_shares_of_the_worked_examples(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     assert computed_shares(total, queues, **pool) == expected
 
 
 @pytest.mark.parametrize(("total", "queues", "pool", "expected"), CASES)
-def test_reference_calculation_computes_the_worked_shares(
+def test_reference_calculation_computes_the_shares_of_the_worked_examples(
     total: int, queues: list[dict[str, Any]], pool: dict[str, Any], expected: dict[str, float]
 ) -> None:
     claimants = [

@@ -20,12 +20,12 @@ def full(**more: int) -> World:
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
 
 
-def test_first_in_queue_starts_when_enough_workloads_have_ended() -> None:
+def test_first_workload_in_queue_starts_when_enough_workloads_have_ended() -> None:
     assert expected(full().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
     assert expected(full().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
-def test_later_in_queue_starts_after_the_earlier() -> None:
+def test_later_workload_in_queue_starts_after_earlier_workloads() -> None:
     world = full().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,

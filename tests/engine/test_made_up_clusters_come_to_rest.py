@@ -43,7 +43,7 @@ def test_devices_are_not_oversold_nor_both_whole_and_shared(document: Document) 
 
 @lawfully(40)
 @given(document=clusters())
-def test_reported_free_gpus_are_those_that_no_pod_holds(document: Document) -> None:
+def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> None:
     answer = simulate(deepcopy(document), cycles=3)
     held: dict[str, float] = defaultdict(float)
     for (node, _), parts in _devices(document, answer).items():

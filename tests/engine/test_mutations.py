@@ -37,7 +37,7 @@ MUTATIONS = [Mutation(**fields) for fields in yaml.safe_load(FILE.read_text(enco
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_mutated_line_exists_once(mutation: Mutation) -> None:
+def test_mutated_line_occurs_exactly_once(mutation: Mutation) -> None:
     source = (ROOT / ENGINE / mutation.file).read_text(encoding="utf-8")
     assert source.count(mutation.line) == 1
     assert mutation.line != mutation.broken

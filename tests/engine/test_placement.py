@@ -21,12 +21,12 @@ def test_spread_takes_the_emptiest_node() -> None:
     assert placed(world.queued("w", "a").decide()) == {"w": ["n2"]}
 
 
-def test_a_fraction_opens_no_second_device_while_one_has_room() -> None:
+def test_fraction_opens_no_second_device_while_the_first_has_room() -> None:
     plan = one_project(n1=2, n2=2).queued("x", "a", gpus=0.5).queued("y", "a", gpus=0.5).decide()
     assert [step.devices for step in steps(plan)] == [(0,), (0,)] and placed(plan)["x"] == placed(plan)["y"]
 
 
-def test_a_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
+def test_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
     world = one_project(n=2).queued("two", "a", roles=(role(ask=request(0.5, devices=2)),)).queued("one", "a")
     plan = world.decide()
     assert bundle_of(plan, "two").steps[0].devices == (0, 1)

@@ -72,7 +72,7 @@ def test_node_of_non_preemptible_workload_is_not_released() -> None:
     assert release_of(world(preempt_min_runtime=800).running("a", "p", "n1", 2, since=900)) is not None
 
 
-def test_queue_minimum_runtime_overrides_the_pools() -> None:
+def test_queue_minimum_runtime_overrides_the_pool_minimum_runtime() -> None:
     made = World(pool=Pool("default", nodes_max=8, reclaim_min_runtime=1000))
     for ordinal in range(4):
         made.node(f"n{ordinal}", 8, ordinal=ordinal)

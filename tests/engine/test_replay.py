@@ -55,7 +55,7 @@ def test_no_job_starts_before_its_arrival(tmp_path: Path) -> None:
     assert all(job.first_start == job.submitted for job in records.jobs.values())
 
 
-def test_longer_cycles_collect_the_arrivals_between_them(tmp_path: Path) -> None:
+def test_longer_cycles_batch_more_arrivals(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 1 red", "10 100 1 red", "20 100 1 red")
     records = Records(trace)
     for last in play(trace, Policy.FAIR, records, apart=60):

@@ -68,7 +68,7 @@ def test_cluster_with_a_running_timer_is_not_at_rest(pool: Document, workload: D
     assert played.cycles[-2][0].now - now >= until
 
 
-def test_cluster_without_demand_is_at_rest_whatever_its_usage() -> None:
+def test_cluster_without_demand_is_at_rest_regardless_of_its_usage() -> None:
     pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
     assert len(play(load(cluster(pool=pool)), cycles=ENDLESS).cycles) < 10
 

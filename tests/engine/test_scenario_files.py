@@ -125,7 +125,7 @@ def test_circular_dependencies_are_refused() -> None:
         ("", "not a scenario"),
     ],
 )
-def test_tricks_of_the_file_formats_are_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_file_format_tricks_are_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
     assert words in refusal(path)
@@ -181,7 +181,7 @@ def test_omitted_devices_are_assigned_around_named_ones() -> None:
     assert [workload.pods[0].devices for workload in snapshot.workloads] == [(1,), (0,)]
 
 
-def test_halves_are_packed_on_one_device_or_spread_over_two() -> None:
+def test_half_devices_are_packed_on_one_device_or_spread_over_two() -> None:
     half = {"roles": [{"gpu": 0.5}], "pods": [{"node": "n"}]}
     packed = with_work({"name": "a", **half}, {"name": "b", **half})
     spread = {**packed, "pools": [{"name": "default", "placement": {"devices": "spread"}}]}

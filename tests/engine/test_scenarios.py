@@ -30,6 +30,6 @@ def _cases(path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("story", [case for path in FILES for case in _cases(path)])
-def test_scenario(story: dict[str, Any]) -> None:
+def test_scenario_has_the_expected_outcome(story: dict[str, Any]) -> None:
     assert story.keys() <= KEYS
     hold_to(story["expect"], story["scenario"], story.get("play"))

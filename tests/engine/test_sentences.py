@@ -77,7 +77,7 @@ def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip
-def test_backoff_names_its_cause(numbers: dict[str, Any], message: str) -> None:
+def test_backoff_sentence_names_the_cause(numbers: dict[str, Any], message: str) -> None:
     assert blocker(Reason.BACKOFF, numbers).message == message
 
 

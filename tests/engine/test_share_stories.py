@@ -117,7 +117,7 @@ def test_explanation_states_decayed_usage() -> None:
     assert "Its portion of 50 %, adjusted to 25 % for its decayed usage of 1 (K 0.5), is 2.5 GPUs" in lines[2]
 
 
-def test_explanation_hides_names_the_reader_may_not_see() -> None:
+def test_explanation_hides_names_from_readers_without_access() -> None:
     division = of_gpus(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     lines = " ".join(sentences(division, A, lambda name: "another project" if name == B else name))
     assert "another project's (0.6 GPUs)" in lines

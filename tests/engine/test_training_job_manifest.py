@@ -70,7 +70,7 @@ def test_parameter_servers_stay_at_their_minimum() -> None:
 
 
 @pytest.mark.shows("PAD-01", "PAD-02", "PAD-10", "PAD-20")
-def test_manifest_gang_is_scheduled_like_any_other() -> None:
+def test_manifest_gang_is_scheduled_like_any_other_gang() -> None:
     snapshot = load(yaml.safe_load(CLUSTER)).snapshot
     words = workload_from_spec(
         parse_workload(manifest()), project="p", pools=("default",), submitted=snapshot.now
@@ -131,6 +131,6 @@ def test_document_with_only_idle_roles_is_refused() -> None:
         parse_workload({"name": "x", "roles": [{"idle": True, "command": "true"}, {"name": "b"}]})
 
 
-def test_a_manifest_needs_a_trainer() -> None:
+def test_manifest_needs_a_trainer() -> None:
     with pytest.raises(SpecError, match=r"spec\.trainer: missing"):
         parse_workload({"kind": "TrainingJob", "metadata": {"name": "x"}, "spec": {}})

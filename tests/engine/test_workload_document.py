@@ -139,7 +139,7 @@ def test_circular_scale_with_is_refused() -> None:
     assert len(problems_of({"name": "w", "roles": roles})) == 2
 
 
-def test_a_group_cannot_need_more_children_than_it_has() -> None:
+def test_group_minimum_cannot_exceed_its_number_of_children() -> None:
     document = {"name": "w", "groups": [{"name": "a", "need": 2, "roles": [{}]}]}
     assert list(problems_of(document)) == ["groups[0].need"]
 

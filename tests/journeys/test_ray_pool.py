@@ -64,7 +64,7 @@ def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation
 
 
 @pytest.mark.heavy
-def test_restarted_scheduler_adopts_its_pods_and_starts_none_twice(installation: RayInstallation) -> None:
+def test_restarted_scheduler_adopts_its_pods_and_starts_no_pod_twice(installation: RayInstallation) -> None:
     gang = installation.submit(installation.dave, "outlives")
     installation.until(gang, "running")
     before = {pod.id: pod.started_at for pod in installation.pods(gang)}
@@ -82,7 +82,7 @@ def test_restarted_scheduler_adopts_its_pods_and_starts_none_twice(installation:
 
 
 @pytest.mark.heavy
-def test_borrower_on_ray_is_reclaimed_and_runs_again(installation: RayInstallation) -> None:
+def test_borrower_on_ray_is_reclaimed_and_restarts_later(installation: RayInstallation) -> None:
     borrower = installation.submit(installation.dave, "borrower")
     installation.until(borrower, "running")
     first = installation.pods(borrower)
@@ -146,7 +146,9 @@ raise SystemExit(3)
 
 
 @pytest.mark.heavy
-def test_gang_starts_its_own_ray_and_does_not_see_the_pools(installation: RayInstallation) -> None:
+def test_gang_starts_its_own_ray_cluster_and_does_not_see_the_pools_cluster(
+    installation: RayInstallation,
+) -> None:
     """Tasks and joblib's backend use exactly the devices of the gang; the exit code is that of rank 0."""
     count_variables = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
     command = f"{count_variables} exec python -m berth.worker.own_ray python -c '{RAY_PROGRAM}'"

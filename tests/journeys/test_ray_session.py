@@ -116,7 +116,7 @@ def test_calls_alternate_between_nodes_and_keep_their_order(session: Session) ->
 
 
 @pytest.mark.shows("PLG-42")
-def test_joblib_in_the_client_uses_rays_backend_on_both_nodes(session: Session) -> None:
+def test_joblib_in_the_client_uses_the_ray_backend_on_both_nodes(session: Session) -> None:
     results = Parallel(n_jobs=-1, batch_size=5)(delayed(square)(x) for x in range(20))
     assert [squared for squared, _, _ in results] == [x * x for x in range(20)]
     assert {where for _, where, _ in results} == {0, 1}
@@ -124,7 +124,7 @@ def test_joblib_in_the_client_uses_rays_backend_on_both_nodes(session: Session) 
 
 
 @pytest.mark.shows("PLG-42")
-def test_joblib_inside_a_function_uses_rays_backend_on_both_nodes(session: Session) -> None:
+def test_joblib_inside_a_function_uses_the_ray_backend_on_both_nodes(session: Session) -> None:
     def squares() -> list[tuple[int, int, bool]]:
         return list(Parallel(n_jobs=-1, batch_size=1)(delayed(square)(x) for x in range(20)))
 
@@ -134,7 +134,7 @@ def test_joblib_inside_a_function_uses_rays_backend_on_both_nodes(session: Sessi
     assert all(in_an_actor for _, _, in_an_actor in results)
 
 
-def test_task_error_is_raised_by_the_call_and_a_dead_task_is_retried(session: Session) -> None:
+def test_call_raises_its_task_error_and_a_dead_task_is_retried(session: Session) -> None:
     def fails() -> Any:
         import ray
 

@@ -131,7 +131,7 @@ def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
         import shipped  # noqa: F401
 
 
-def test_plugin_that_cannot_be_installed_names_what_the_pool_must_declare(
+def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
     client: Client, tmp_path: Path
 ) -> None:
     index = fill(tmp_path / "index", ("other", "1.0", ""))
@@ -192,7 +192,7 @@ def test_thread_executor_runs_no_process_hooks(client: Client, tmp_path: Path) -
     assert "process" not in file.read_text()
 
 
-def test_failing_app_hook_ends_the_session_and_names_the_plugin(client: Client) -> None:
+def test_failing_app_hook_ends_the_session_with_an_error_that_names_the_plugin(client: Client) -> None:
     def broken(info: InstanceInfo) -> AbstractContextManager[None]:
         raise RuntimeError("no such library")
 

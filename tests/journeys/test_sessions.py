@@ -104,7 +104,7 @@ def test_joblib_error_is_raised_and_the_session_continues(session: Session) -> N
     assert session.submit(node).result(60) in (0, 1)
 
 
-def test_unpicklable_function_or_argument_is_named_before_sending(session: Session) -> None:
+def test_error_names_an_unpicklable_function_or_argument_before_sending(session: Session) -> None:
     lock = threading.Lock()
 
     def holds_a_lock() -> bool:

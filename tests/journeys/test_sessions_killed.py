@@ -74,7 +74,7 @@ def test_call_of_a_killed_worker_is_retried_and_the_session_continues(
 
 
 @pytest.mark.parametrize("part", ["web", "database", "scheduler"])
-def test_calls_survive_a_kill_of_any_process_of_berth(
+def test_calls_survive_killing_any_berth_process(
     berth: Installation, session: Session, tmp_path: Path, part: str
 ) -> None:
     future = start_call(session, tmp_path)
@@ -119,7 +119,7 @@ def test_elastic_session_is_scaled_down_and_finishes_its_calls(
     assert {eviction.preemptor_project for eviction in evictions} == {"ads"}
 
 
-def test_calls_of_a_cancelled_session_fail_with_the_user_who_cancelled_it(
+def test_calls_of_a_cancelled_session_fail_and_name_the_user_who_cancelled(
     dave: Client, tmp_path: Path
 ) -> None:
     with dave.session("local", gpus=1, project="vision") as session:

@@ -66,7 +66,7 @@ def test_first_start_prints_its_address_and_admin_can_sign_in(berth: Installatio
     assert ("Berth runs as root" in berth.output) == (os.geteuid() == 0)
 
 
-def test_metrics_need_the_token_in_the_home(berth: Installation) -> None:
+def test_metrics_require_the_token_in_the_home_directory(berth: Installation) -> None:
     address = berth.running()
     token = (berth.home / "metrics_token").read_text().strip()
     assert oct((berth.home / "metrics_token").stat().st_mode & 0o777) == "0o600"
@@ -76,7 +76,7 @@ def test_metrics_need_the_token_in_the_home(berth: Installation) -> None:
         assert b"berth_build_info" in answer.read()
 
 
-def test_no_process_connects_as_superuser_of_the_database(berth: Installation) -> None:
+def test_no_process_connects_as_a_database_superuser(berth: Installation) -> None:
     berth.running()
     cluster = Embedded(berth.home / "postgres")
     connected = (
@@ -116,7 +116,7 @@ def test_killed_task_queue_leaves_no_process(berth: Installation) -> None:
     until(lambda: not family & members())
 
 
-def test_second_start_in_the_same_home_names_the_first(berth: Installation) -> None:
+def test_second_start_in_one_home_directory_names_the_running_process(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.server.up"],
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_every_process_and_pods_save_their_work(berth: Installation)
     assert list(berth.home.rglob("saved"))
 
 
-def test_port_in_use_is_named(berth: Installation) -> None:
+def test_error_names_the_port_in_use(berth: Installation) -> None:
     if berth.is_running():
         berth.end()
     with socket.socket() as other:

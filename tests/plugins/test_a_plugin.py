@@ -185,7 +185,7 @@ def test_failed_client_start_leaves_entered_contexts() -> None:
 
 
 @pytest.mark.shows("PLG-29")
-def test_failed_exit_is_logged_and_others_still_exit(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_exit_is_logged_and_other_contexts_still_exit(caplog: pytest.LogCaptureFixture) -> None:
     events: list[str] = []
     record = HookContexts(Hook.AROUND_PROCESS)
     record.enter(
@@ -208,7 +208,7 @@ def test_failed_context_may_be_entered_again() -> None:
     assert record.names == ("a", "b", "c")
 
 
-def test_error_inside_reaches_the_contexts_and_propagates() -> None:
+def test_error_in_the_body_reaches_the_contexts_and_propagates() -> None:
     events: list[str] = []
     with (
         pytest.raises(ZeroDivisionError),
@@ -219,7 +219,7 @@ def test_error_inside_reaches_the_contexts_and_propagates() -> None:
 
 
 @pytest.mark.parametrize("hook", ["transform", "bootstrap", "decorate"])
-def test_failing_hook_is_named_with_its_plugin(hook: str) -> None:
+def test_error_names_the_failing_hook_and_its_plugin(hook: str) -> None:
     plugins = [getattr(Plugin.create("bad"), f"with_{hook}")(failing)]
     use: dict[str, Callable[[], object]] = {
         "transform": lambda: transform_all(plugins, Image(), TRAIN),

@@ -96,7 +96,7 @@ def test_pool_with_booting_nodes_is_not_idle() -> None:
 
 
 @shows("SKY-34", "SKY-36")
-def test_underutilized_pool_keeps_the_needed_nodes_and_one_more() -> None:
+def test_underutilized_pool_keeps_the_needed_nodes_and_one_spare() -> None:
     assert decide(0, 3, 32, 16).desired == 3
     assert decide(0, 4, 32, 16).desired == 3
     assert decide(0, 5, 32, 16).desired == 4
@@ -131,7 +131,7 @@ def test_rules_apply_in_order() -> None:
 
 
 @shows("SKY-38")
-def test_empty_pool_divides_by_no_zero() -> None:
+def test_empty_pool_causes_no_division_by_zero() -> None:
     assert decide(3, 0, 0, 0, bounds=config(slots=0)).desired == 3
     assert decide(0, 0, 0, 0, current=9).desired == 2
     assert decide(0, 5, 0, 0, current=9).desired in range(2, 17)

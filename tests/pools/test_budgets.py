@@ -28,7 +28,7 @@ def more(now: datetime, *documents: object, total: int = 20, out: int = 0) -> di
     return {str(reason): left for reason, left in allowance(read(*documents), total, out, now).more.items()}
 
 
-def test_budget_allows_its_nodes_less_those_already_unavailable() -> None:
+def test_budget_counts_nodes_that_are_already_unavailable() -> None:
     assert more(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilised": 3}
     assert more(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilised": 2}
     assert more(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilised": 1}
@@ -94,7 +94,7 @@ def test_budget_window_follows_its_time_zone(at: str, holds: bool) -> None:
         ([{"nodes": 1}] * 51, "disruption_budgets", "has too many entries"),
     ],
 )
-def test_invalid_budget_is_named(document: Any, path: str, message: str) -> None:
+def test_error_names_the_invalid_budget(document: Any, path: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
         budgets.stored(document)
     problem = refused.value.problems[0]

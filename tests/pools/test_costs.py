@@ -29,7 +29,7 @@ def busy(db: None) -> NodePool:
     return pool
 
 
-def test_node_costs_from_order_to_end(busy: NodePool) -> None:
+def test_node_is_charged_from_order_to_end(busy: NodePool) -> None:
     costs = costs_of(busy, NOW)
     assert costs.per_hour == Decimal(10)
     assert (round(costs.day.node_hours, 6), round(costs.day.gpu_hours, 6)) == (2.25, 9.0)
@@ -47,7 +47,7 @@ def test_pool_without_nodes_costs_nothing(db: None) -> None:
     assert (costs.per_hour, costs.month.cost, costs.month.node_hours) == (0, Decimal("0.00"), 0.0)
 
 
-def test_past_hours_keep_the_price_of_their_time(busy: NodePool) -> None:
+def test_past_hours_keep_their_price(busy: NodePool) -> None:
     """Four GPUs for two hours: the first at 2.5, the second at 5."""
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"price_per_gpu_hour": Decimal(5)})
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"gpu_model": "H100"})

@@ -33,7 +33,7 @@ def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == made
 
 
-def test_shortage_names_the_machines_devices(tmp_path: Path) -> None:
+def test_shortage_message_names_the_machines_devices(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
     assert message == "this machine has 3 GPUs, 1 of them free; a node needs 2"
@@ -113,7 +113,7 @@ def test_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -
     assert machine.memory_mib > 256
 
 
-def test_gpus_are_those_that_nvml_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_listed_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
     nvml = types.SimpleNamespace(
         NVMLError=type("NVMLError", (Exception,), {}),

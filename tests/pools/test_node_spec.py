@@ -32,7 +32,7 @@ def test_node_spec_is_immutable() -> None:
         (NodeSpec(3), NodeSpec(3)),
     ],
 )
-def test_notations_give_the_same_spec(notation: object, spec: NodeSpec) -> None:
+def test_equivalent_notations_give_equal_specs(notation: object, spec: NodeSpec) -> None:
     assert node_spec(notation) == spec
 
 
@@ -101,7 +101,7 @@ def test_elastic_pool_starts_with_its_minimum_or_ready_threshold() -> None:
         (None, "nodes"),
     ],
 )
-def test_contradiction_names_its_field(notation: object, path: str) -> None:
+def test_error_names_the_contradictory_field(notation: object, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         node_spec(notation)
     assert [problem.path for problem in refused.value.problems] == [path]

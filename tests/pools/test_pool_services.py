@@ -41,7 +41,7 @@ def test_new_pool_orders_its_first_nodes(nodes: object, nodes_desired: int) -> N
 
 
 @shows("SKY-09", "SKY-18")
-def test_contradiction_names_its_field_and_stores_nothing() -> None:
+def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
     assert refused(nodes_min=0) == ["nodes_min"]
     assert refused(nodes=(4, 2)) == ["nodes.max"]
     assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]

@@ -31,7 +31,7 @@ def at(text: str) -> datetime:
         ("0 0 1 JAN *", "2026-01-05 00:00", "2026-01-01 00:00"),
     ],
 )
-def test_last_run_of_schedule(text: str, now: str, last: str) -> None:
+def test_last_run_of_a_schedule_is_computed(text: str, now: str, last: str) -> None:
     assert parse_schedule(text).last_run(at(now), UTC, within=WEEK) == at(last)
 
 
@@ -71,6 +71,6 @@ def test_ambiguous_local_time_runs_once() -> None:
         ("", "has 0 fields instead of 5"),
     ],
 )
-def test_invalid_field_is_named_with_allowed_values(text: str, message: str) -> None:
+def test_error_names_the_invalid_field_and_the_allowed_values(text: str, message: str) -> None:
     with pytest.raises(InvalidSchedule, match=message.replace("*", r"\*")):
         parse_schedule(text)

@@ -21,7 +21,7 @@ def allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
     return {name for name, acting in cast.people.items() if may(acting, action, obj)}
 
 
-def test_each_action_is_allowed_to_its_roles_only(cast: Cast) -> None:
+def test_each_action_is_allowed_only_for_its_roles(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     assert allowed(cast, Action.ADMINISTER) == PLATFORM
     assert allowed(cast, Action.EDIT, cast.research) == DEPARTMENT

@@ -105,7 +105,7 @@ def test_notification_is_sent_by_email(cast: Cast, settings: Any) -> None:
     assert "All pods" in email.body
 
 
-def test_email_without_a_mail_server_is_given_up(cast: Cast, settings: Any) -> None:
+def test_email_is_given_up_without_a_mail_server(cast: Cast, settings: Any) -> None:
     settings.BERTH_SENDS_MAIL = False
     start(submit_with_notification(cast, "dave@example.org"))
     row = deliver()

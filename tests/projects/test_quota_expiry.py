@@ -69,7 +69,7 @@ def test_expiry_deletes_a_temporary_quota(cast: Cast) -> None:
     assert gpus(cast) == {"vision": 2}
 
 
-def test_expiry_skips_a_change_reverted_before(cast: Cast) -> None:
+def test_expiry_skips_an_already_reverted_change(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = apply_change(cast, until, ("vision", 8))
     drafts.revert(acting=cast.bob, change=change)
@@ -78,7 +78,7 @@ def test_expiry_skips_a_change_reverted_before(cast: Cast) -> None:
     assert (gpus(cast)["vision"], QuotaExpiry.objects.get().outcome) == (3, "Reverted before it expired.")
 
 
-def test_expiry_of_a_deleted_project_is_closed(cast: Cast) -> None:
+def test_expiry_in_a_deleted_project_is_closed(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     apply_change(cast, until, ("speech", 8))
     Quota.objects.filter(project=cast.speech).delete()

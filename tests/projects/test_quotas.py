@@ -54,7 +54,9 @@ def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
         ({"gpu": None, "rank": "first"}, "rank"),
     ],
 )
-def test_invalid_value_is_named_and_not_stored(cast: Cast, values: dict[str, object], path: str) -> None:
+def test_error_names_the_invalid_value_and_nothing_is_stored(
+    cast: Cast, values: dict[str, object], path: str
+) -> None:
     with pytest.raises(Invalid) as refused:
         quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
     assert path in [problem.path for problem in refused.value.problems]
@@ -90,7 +92,7 @@ def test_database_refuses_changes_to_audit_rows(cast: Cast) -> None:
             attempt()
 
 
-def test_version_of_a_removed_quota_is_never_valid_again(cast: Cast) -> None:
+def test_version_of_a_deleted_quota_is_never_valid_again(cast: Cast) -> None:
     first = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     old_version = first.version
     quotas.remove_quota(acting=cast.alice, quota=first)

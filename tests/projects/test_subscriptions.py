@@ -53,7 +53,7 @@ def test_workload_event_notifies_user_project_department_and_platform(cast: Cast
     ]
 
 
-def test_address_named_in_the_document_too_is_notified_once(cast: Cast) -> None:
+def test_address_also_listed_in_the_document_is_notified_once(cast: Cast) -> None:
     subscribe(acting=cast.dave, place=cast.dave.user, to="dave@example.org", events=["failed"])
     workload = make.workload(cast.vision, "w", phase="running", by=cast.dave.user)
     workload.spec["notifications"] = [{"to": "dave@example.org"}]
@@ -70,7 +70,7 @@ def test_former_member_is_not_notified(cast: Cast) -> None:
     assert (deliveries(), notify.notify_pending(timezone.now()), pending.phase) == ([], 0, "pending")
 
 
-def test_long_wait_is_notified_once_per_wait(cast: Cast) -> None:
+def test_each_long_wait_causes_one_notification(cast: Cast) -> None:
     subscribe(
         acting=cast.carol, place=cast.vision, to="v@example.org", events=["waiting"], pending_minutes=30
     )
@@ -116,7 +116,7 @@ def test_failing_pool_notifies_platform_admins_every_few_hours(cast: Cast) -> No
     assert letters.text(Delivery.objects.first().content).startswith("The node pool local is failing.")
 
 
-def test_only_admins_of_a_scope_subscribe_to_it(cast: Cast) -> None:
+def test_only_scope_admins_can_subscribe(cast: Cast) -> None:
     wanted = {"to": "x@example.org", "events": ["failed"]}
     for acting, place, refusal in (
         (cast.dave, cast.vision, Forbidden),
@@ -143,7 +143,7 @@ def test_only_admins_of_a_scope_subscribe_to_it(cast: Cast) -> None:
         ({"pending_minutes": 0}, "pending_minutes"),
     ],
 )
-def test_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str) -> None:
+def test_error_for_an_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str) -> None:
     wanted = {"to": "x@example.org", "events": ["failed"], **wrong}
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
@@ -159,7 +159,7 @@ def test_invalid_subscription_names_the_field(cast: Cast, wrong: dict, path: str
         ("http://169.254.169.254/", "169.254.169.254 resolves to 169.254.169.254, which is never allowed"),
     ],
 )
-def test_refused_address_has_the_message_of_the_delivery(cast: Cast, to: str, why: str) -> None:
+def test_refused_address_gets_the_error_message_of_a_delivery(cast: Cast, to: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, to=to, events=["failed"])
     (problem,) = refused.value.problems
@@ -198,13 +198,13 @@ def test_duplicate_subscription_is_refused(cast: Cast) -> None:
         subscribe(acting=cast.dave, place=cast.dave.user, to=HOOK, events=["started"])
 
 
-def test_secret_of_a_webhook_address_is_masked() -> None:
+def test_webhook_secret_is_masked() -> None:
     assert shown_address("ops@example.org") == "ops@example.org"
     assert shown_address(HOOK) == "https://hooks.slack.com/…cret"
     assert shown_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
 
 
-def test_idle_gpus_are_notified_once_per_idle_period(cast: Cast) -> None:
+def test_idle_gpus_cause_one_notification_per_idle_period(cast: Cast) -> None:
     from scheduler.models import PodUtilization
 
     subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", events=["idle"])

@@ -89,7 +89,7 @@ def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
     ]  # fmt: skip
 
 
-def test_running_workload_stops_before_it_is_cancelled(cast: Cast) -> None:
+def test_running_workload_stops_before_cancellation_completes(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     Workload.objects.update(phase=Phase.RUNNING)
     workload = workloads.suspend(acting=cast.dave, workload=workload)
@@ -174,7 +174,7 @@ def test_past_deadline_is_refused(cast: Cast) -> None:
     )  # fmt: skip
 
 
-def test_expired_pool_is_used_only_if_named(cast: Cast) -> None:
+def test_expired_pool_is_used_only_if_requested_by_name(cast: Cast) -> None:
     now = timezone.now()
     NodePool.objects.create(name="old", expires_at=now - timedelta(hours=1))
     NodePool.objects.create(name="soon", expires_at=now + timedelta(hours=1))

@@ -63,7 +63,7 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     assert clear_logs(stage.loop.context) == 0
 
 
-def test_loop_cleans_up_by_itself(stage: Stage) -> None:
+def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     stage.clock.advance(120)
     stage.tick()
@@ -105,7 +105,7 @@ def test_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
-def test_former_leader_neither_deletes_nor_queues(stage: Stage) -> None:
+def test_former_leader_neither_deletes_nor_queues_deletions(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     former = stage.loop.context
     let_the_lease_run_out()

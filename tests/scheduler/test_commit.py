@@ -67,7 +67,7 @@ def test_stale_bundle_is_dropped_whole(stage: Stage, change: Callable[[Stage, Wo
     assert stage.phase(workload) in (Phase.PENDING, Phase.CANCELLED)
 
 
-def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
+def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
     first, second = stage.submit("first"), stage.submit("second")
     seen, plan = looked(stage)
     cancelled(stage, first)
@@ -118,7 +118,7 @@ def test_many_workloads_are_committed_in_few_statements(
     assert len(outcome.applied) == 8
 
 
-def test_observe_needs_the_same_statements_for_one_and_many_workloads(
+def test_observe_statement_count_does_not_grow_with_workloads(
     stage: Stage, django_assert_num_queries: Any
 ) -> None:
     stage.submit("first")
@@ -130,7 +130,7 @@ def test_observe_needs_the_same_statements_for_one_and_many_workloads(
         observe(stage.clock.now(), SpecCache())
 
 
-def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage) -> None:
+def test_one_commit_starts_workloads_of_two_pools_in_their_own_pools(stage: Stage) -> None:
     other = NodePool.objects.create(
         name="other",
         provider="fake",
@@ -194,7 +194,7 @@ def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
 
 
-def test_deadlock_drops_bundles_and_is_not_taken_for_a_database_outage(
+def test_deadlock_drops_bundles_and_is_not_treated_as_a_database_outage(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.submit("first")

@@ -98,7 +98,7 @@ class Life:
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_crash_at_any_point_heals(stage: Stage, name: str) -> None:
+def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -> None:
     life = Life(stage, name)
     low = stage.submit("low", roles=WHOLE, priority=10)
     life.until(low, Phase.RUNNING)

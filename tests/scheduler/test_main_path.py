@@ -59,7 +59,7 @@ def test_cancelled_workload_releases_everything(stage: Stage) -> None:
     assert not DeviceClaim.objects.exists()
 
 
-def test_a_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> None:
+def test_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> None:
     stage.submit()
     stage.tick(3)
     calls, cycles = len(stage.runtime.calls), Cycle.objects.count()

@@ -100,7 +100,7 @@ def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
     assert len(stage.pods(session.workload, "running")) == 5
 
 
-def test_session_pods_get_an_address_and_a_secret_that_cannot_be_read(play: Play) -> None:
+def test_session_pods_get_an_address_and_a_secret_outside_the_spec(play: Play) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
     assert session_workers.pod_behind(order.env["BERTH_SESSION_SECRET"]).rank == 0
@@ -117,7 +117,7 @@ def test_calls_are_spread_over_ready_nodes(play: Play) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_call_of_a_lost_response_is_sent_again_and_counts_once(play: Play) -> None:
+def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: Play) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
@@ -200,7 +200,7 @@ def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
 
 
 @pytest.mark.shows("SKY-08")
-def test_broadcast_runs_on_every_present_and_later_node(stage: Stage) -> None:
+def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
     play = Play(stage, open_session(stage))
     stage.tick(3)
     first, second = play.pods
@@ -306,7 +306,7 @@ def test_call_above_the_size_limit_is_refused(play: Play, settings: object) -> N
         play.add(bytes(2**20 + 1))
 
 
-def test_session_has_a_limit_of_stored_bytes(play: Play, settings: object) -> None:
+def test_stored_bytes_of_a_session_are_limited(play: Play, settings: object) -> None:
     settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     play.add(bytes(2**19), bytes(2**19))
     with pytest.raises(Conflict) as refused:

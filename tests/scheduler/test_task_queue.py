@@ -95,7 +95,7 @@ def cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-def test_regular_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
+def test_periodic_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
     assert keep_schedules() == len(REGULAR)
     assert keep_schedules() == 0
     expected = sorted(Schedule.objects.values_list("name", "func", "minutes"))
@@ -109,7 +109,7 @@ def test_regular_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
     assert Schedule.objects.filter(name="another application's").exists()
 
 
-def test_loop_registers_the_regular_tasks(stage: Stage) -> None:
+def test_scheduler_loop_registers_the_periodic_tasks(stage: Stage) -> None:
     stage.tick()
     assert Schedule.objects.filter(name__startswith="berth: ").count() == len(REGULAR)
 
@@ -174,7 +174,7 @@ def test_interrupted_prune_has_audited_what_it_deleted(cast: Cast, monkeypatch: 
     assert Audit.objects.get(action="prune").after == {"before": "2026-01-10", "projects_event": 1}
 
 
-def test_prune_of_the_future_is_refused(cast: Cast) -> None:
+def test_prune_up_to_a_future_time_is_refused(cast: Cast) -> None:
     with pytest.raises(CommandError, match="allowed: a day in the past"):
         call_command("prune", "--before=2999-01-01", "--yes")
 

@@ -43,7 +43,7 @@ def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     assert "exit code 3" in step.message
 
 
-def test_signal_is_reported_as_shells_do() -> None:
+def test_signal_is_reported_as_a_shell_exit_code() -> None:
     step = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
     assert step is not None
     assert step.exit_code == 137

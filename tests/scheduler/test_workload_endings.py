@@ -84,7 +84,7 @@ def test_pods_lost_with_their_host_do_not_count_as_failure(stage: Stage) -> None
     assert (workload.run, workload.restarts, workload.preemptions) == (2, 0, 0)
 
 
-def test_stale_gang_is_stopped_after_its_grace(stage: Stage) -> None:
+def test_stale_gang_is_stopped_after_its_grace_period(stage: Stage) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     node = Node.objects.get(name="local-1")
     terminate_node(acting=stage.cast.alice, node=node)
@@ -131,9 +131,7 @@ def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
     assert not DeviceClaim.objects.exists()
 
 
-def test_gang_whose_node_never_received_it_fails_with_the_reason_and_ends_at_once(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_gang_that_never_reached_its_node_fails_at_once_with_the_reason(stage: Stage, tmp_path: Path) -> None:
     """A real Ray runtime and a node that does not answer."""
     node = Node.objects.get(name="local-0")
     away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
@@ -151,7 +149,7 @@ def test_gang_whose_node_never_received_it_fails_with_the_reason_and_ends_at_onc
     assert not DeviceClaim.objects.exists()
 
 
-def test_gang_whose_node_never_received_it_can_be_cancelled(stage: Stage, tmp_path: Path) -> None:
+def test_gang_that_never_reached_its_node_can_be_cancelled(stage: Stage, tmp_path: Path) -> None:
     node = Node.objects.get(name="local-0")
     away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
@@ -163,7 +161,7 @@ def test_gang_whose_node_never_received_it_can_be_cancelled(stage: Stage, tmp_pa
     assert stage.phase(workload) == Phase.CANCELLED
 
 
-def test_reason_of_a_failed_start_goes_once_the_pod_runs(stage: Stage) -> None:
+def test_failed_start_reason_is_cleared_once_the_pod_runs(stage: Stage) -> None:
     stage.runtime.next("start", RuntimeFailure("no space left on device"))
     workload = stage.submit(roles=ONE)
     stage.tick()
@@ -196,7 +194,7 @@ def test_idle_session_ends_and_active_one_does_not(stage: Stage) -> None:
     assert stage.phase(busy) == Phase.RUNNING
 
 
-def test_drain_timeout_evicts_from_the_node(stage: Stage) -> None:
+def test_drain_timeout_evicts_workloads_from_the_node(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     node = stage.pods(workload)[0].node
     drain_node(acting=stage.cast.alice, node=node, reason="new disks")
@@ -280,7 +278,7 @@ def test_dependent_workload_starts_after_its_dependency_completed(stage: Stage) 
     assert third.reason == "DependencyNotMet"
 
 
-def test_unsubmitted_dependency_is_reported_until_it_is_submitted(stage: Stage) -> None:
+def test_missing_dependency_is_reported_until_its_submission(stage: Stage) -> None:
     waits = stage.submit("second", roles=ONE, depends_on=["first"])
     stage.tick()
     waits.refresh_from_db()

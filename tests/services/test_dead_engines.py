@@ -57,7 +57,7 @@ def test_dead_external_engine_blocks_other_operations_only_briefly(stage: Servic
 
 
 @pytest.mark.shows("RLX-39")
-def test_keep_partial_keeps_the_engine_that_answers(stage: ServiceStage) -> None:
+def test_keep_partial_keeps_the_responsive_engine(stage: ServiceStage) -> None:
     service = stage.serve(scale_out_partial_success_policy="keep_partial")
     stage.engines.appear(ALIVE)
     request = stage.scale_out(service, urls=(DEAD, ALIVE))
@@ -69,7 +69,7 @@ def test_keep_partial_keeps_the_engine_that_answers(stage: ServiceStage) -> None
 
 
 @pytest.mark.parametrize("state", ["HEALTH_CHECKING", "WEIGHT_SYNCING"])
-def test_external_engine_that_dies_after_it_connected_fails_soon(stage: ServiceStage, state: str) -> None:
+def test_external_engine_that_dies_after_connecting_fails_soon(stage: ServiceStage, state: str) -> None:
     service = stage.serve()
     stage.engines.appear(ALIVE)
     if state == "HEALTH_CHECKING":

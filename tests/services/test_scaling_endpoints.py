@@ -37,7 +37,7 @@ def test_scale_out_from_four_to_eight_engines_is_reported(stage: ServiceStage, d
 
 
 @pytest.mark.shows("RLX-06", "RLX-07", "RLX-26", "RLX-60")
-def test_repeated_scale_request_returns_the_same_id_and_another_is_409(
+def test_repeated_scale_request_returns_its_first_id_and_a_different_request_is_409(
     stage: ServiceStage, dave: Caller
 ) -> None:
     stage.serve()
@@ -55,7 +55,7 @@ def test_repeated_scale_request_returns_the_same_id_and_another_is_409(
 
 
 @pytest.mark.shows("RLX-06")
-def test_idempotency_key_replays_the_first_answer(stage: ServiceStage, dave: Caller) -> None:
+def test_idempotency_key_replays_the_first_response(stage: ServiceStage, dave: Caller) -> None:
     stage.serve()
     first, again = (
         dave.post("services/chat/scale_out", {"num_replicas": 2}, Idempotency_Key="k") for _ in range(2)

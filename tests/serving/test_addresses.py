@@ -37,7 +37,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         ("  http://engine:8000 ", "http://engine:8000"),
     ],
 )
-def test_equivalent_addresses_are_one_engine(written: str, same: str) -> None:
+def test_equivalent_addresses_identify_one_engine(written: str, same: str) -> None:
     assert normalize(written) == same
     assert normalize(same) == same
 
@@ -118,13 +118,13 @@ def test_address_is_local_if_a_socket_can_bind_to_it() -> None:
     assert not is_local(ipaddress.ip_address("192.0.2.1"))
 
 
-def test_one_forbidden_address_makes_a_name_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "10.1.2.3", "169.254.169.254")
     with pytest.raises(Refused):
         destination("http://engine", "/", Reach(PRIVATE))
 
 
-def test_checked_address_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that resolves to another address the second time gains nothing."""
     answers = iter(["10.1.2.3", "169.254.169.254"])
 

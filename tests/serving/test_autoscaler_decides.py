@@ -26,14 +26,14 @@ def test_high_usage_scales_out_after_thirty_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-69")
-def test_usage_at_the_threshold_is_not_above_it() -> None:
+def test_usage_at_the_threshold_does_not_exceed_the_threshold() -> None:
     watch = Watch().look(usage=0.85, times=7)
     assert watch.condition("token_usage_high").holds is False
     assert watch.decide().action is Action.NONE
 
 
 @pytest.mark.shows("RLX-70")
-def test_a_backlog_is_more_than_ten_per_engine_for_twenty_seconds() -> None:
+def test_backlog_is_more_than_ten_requests_per_engine_for_twenty_seconds() -> None:
     assert Watch().look(queue=40.0, times=7).decide().action is Action.NONE
     watch = Watch().look(queue=41.0, times=2)
     assert watch.decide().action is Action.NONE
@@ -41,7 +41,7 @@ def test_a_backlog_is_more_than_ten_per_engine_for_twenty_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-66", "RLX-71")
-def test_a_long_wait_in_the_queue_scales_out_after_fifteen_seconds() -> None:
+def test_long_wait_in_the_queue_scales_out_after_fifteen_seconds() -> None:
     watch = Watch().look(waits=observed())
     watch.look(waits=observed(*[8.0] * 20)).look(waits=observed(*[8.0] * 40))
     assert watch.condition("queue_latency_high").value == pytest.approx(9.75)
@@ -50,7 +50,7 @@ def test_a_long_wait_in_the_queue_scales_out_after_fifteen_seconds() -> None:
 
 
 @pytest.mark.shows("RLX-72")
-def test_a_late_first_token_scales_out_after_fifteen_seconds() -> None:
+def test_late_first_token_scales_out_after_fifteen_seconds() -> None:
     watch = Watch().look(first_token=observed())
     for answers in (20, 40, 60):
         watch.look(first_token=observed(*[15.0] * answers))
@@ -75,7 +75,7 @@ def test_every_met_condition_is_named() -> None:
 
 @pytest.mark.shows("RLX-73", "RLX-75")
 @pytest.mark.parametrize(("usage", "more"), [(0.9, 1), (0.91, 2), (0.95, 2), (1.0, 3)])
-def test_critical_usage_adds_an_engine_per_tenth_above_seventy_percent(usage: float, more: int) -> None:
+def test_critical_usage_adds_an_engine_per_ten_points_above_seventy_percent(usage: float, more: int) -> None:
     assert Watch().look(usage=usage, times=4).decide().delta == more
 
 
@@ -116,7 +116,7 @@ def test_unstable_throughput_prevents_scale_in() -> None:
 
 
 @pytest.mark.shows("RLX-101")
-def test_interruption_restarts_the_duration() -> None:
+def test_interrupted_condition_restarts_its_duration() -> None:
     watch = Watch().look(**QUIET, times=12).look(usage=0.4, queue=0.0).look(**QUIET, times=12)
     assert watch.decide().action is Action.NONE
     assert watch.look(**QUIET).decide().action is Action.IN

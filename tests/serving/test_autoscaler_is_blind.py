@@ -19,7 +19,7 @@ def test_scale_out_needs_readings_of_half_the_engines() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_no_engine_is_removed_while_one_is_silent() -> None:
+def test_no_engine_is_removed_while_any_engine_is_silent() -> None:
     watch = Watch().look(**QUIET, silent=1, times=20)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
     assert watch.condition("no_queue").holds is None
@@ -88,7 +88,7 @@ def test_restarted_engine_counts_from_zero() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_beyond_the_last_bound_the_percentile_is_that_bound() -> None:
+def test_percentile_beyond_the_last_bound_equals_the_last_bound() -> None:
     assert interpolated(observed(*[500.0] * 10), 0.95) == 20.0
     assert interpolated(observed(), 0.95) is None
     assert interpolated(observed(*[0.2] * 100), 0.5) == pytest.approx(0.5)

@@ -70,7 +70,7 @@ def test_partial_document_keeps_other_defaults() -> None:
 
 
 @pytest.mark.shows("RLX-91")
-def test_the_address_of_the_service_can_be_set() -> None:
+def test_service_address_can_be_set() -> None:
     assert parse({"rollout_service_url": "http://berth/x"})[0].rollout_service_url == "http://berth/x"
 
 
@@ -106,12 +106,12 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("document", "path"), WRONG)
-def test_invalid_value_names_its_field(document: Any, path: str) -> None:
+def test_error_for_an_invalid_value_names_its_field(document: Any, path: str) -> None:
     _, problems = parse(document)
     assert [problem.path for problem in problems] == [path]
 
 
-def test_misspelt_field_gets_a_suggestion() -> None:
+def test_error_for_a_misspelled_field_suggests_the_nearest_field() -> None:
     _, (problem,) = parse({"max_engine": 4})
     assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 

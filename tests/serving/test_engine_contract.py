@@ -132,7 +132,7 @@ def trouble(call: Callable[[], object]) -> ErrorKind:
     return caught.value.kind
 
 
-def test_health_check_tells_healthy_from_unhealthy_engines(stage: Stage) -> None:
+def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) -> None:
     engine = stage.begin()
     stage.adapter.health(engine)
     stage.fall_ill(engine)
@@ -175,7 +175,7 @@ def test_running_requests_are_aborted_where_supported(stage: Stage) -> None:
     assert answered() == [False] * 3
 
 
-def test_kind_without_weight_sync_reports_it(plain: Stage) -> None:
+def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
     one, other = plain.begin(), plain.begin()
     adapter = plain.adapter
     calls: list[Callable[[], object]] = [

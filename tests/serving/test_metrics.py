@@ -27,7 +27,7 @@ def buckets(name: str, *counts: tuple[str, float], labels: str = "") -> list[str
 
 
 @pytest.mark.shows("RLX-64", "RLX-66", "RLX-67")
-def test_an_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts, wire: Wire) -> None:
+def test_engine_under_load_reports_everything_the_autoscaler_needs(start: Starts, wire: Wire) -> None:
     server = start(slots=1, seconds_per_token=0.005, max_tokens=100)
     for _ in range(2):
         wire.post(server.address, "/generate", {"sampling_params": {"max_new_tokens": 10}})

@@ -98,7 +98,7 @@ def test_registered_engines_get_requests(stage: Stage) -> None:
     assert stage.answers() == {one, other}
 
 
-def test_registering_twice_registers_once(stage: Stage) -> None:
+def test_engine_registered_twice_is_listed_once(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.register(engine, model="default")
     stage.client.register(engine, model="default")
@@ -130,7 +130,7 @@ def test_unhealthy_engine_gets_no_requests_until_marked_healthy(stage: Stage) ->
     assert stage.answers() == {one, other}
 
 
-def test_restarted_router_learns_an_engine_when_it_is_marked(stage: Stage) -> None:
+def test_restarted_router_adds_an_engine_marked_healthy(stage: Stage) -> None:
     engine = stage.engine()
     stage.client.mark_unhealthy(engine)
     assert listed(stage.client).get(engine, False) is False
@@ -167,7 +167,7 @@ def under_way(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
 
 
 @pytest.mark.shows("RLX-09", "RLX-50")
-def test_requests_in_flight_complete_after_their_engine_is_marked(routed: HttpStage) -> None:
+def test_requests_in_flight_complete_after_their_engine_is_marked_unhealthy(routed: HttpStage) -> None:
     engine = routed.engine()
     routed.client.register(engine, model="default")
     futures = under_way(routed, engine, 3)

@@ -177,7 +177,7 @@ def test_engine_that_cannot_resume_is_an_error() -> None:
         copy_weights(adapter, "http://seed", "http://added", group="g", seconds=1.0)
 
 
-def test_first_error_is_the_one_reported() -> None:
+def test_only_the_first_error_is_reported() -> None:
     adapter = fakes()
     adapter.next("copy_weights", Fail(message="the wire broke"))
     adapter.always("resume", Fail(ErrorKind.TIMEOUT, "late"))

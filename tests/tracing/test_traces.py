@@ -35,7 +35,9 @@ def secret(db: None) -> str:
     return tokens.issue(acting=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
 
 
-def test_request_is_a_span_of_the_callers_trace_named_by_its_route(collector: Collector, secret: str) -> None:
+def test_request_is_a_span_in_the_callers_trace_named_after_its_route(
+    collector: Collector, secret: str
+) -> None:
     path = "/api/v1/workloads/00000000-0000-4000-8000-000000000001?search=hidden"
     headers = {"Authorization": f"Bearer {secret}", "Traceparent": PARENT, "X-Request-Id": "mine-1"}
     assert Client().get(path, headers=headers).status_code == 422

@@ -48,7 +48,7 @@ def test_child_that_ran_steadily_is_restarted_at_once(tmp_path: Path) -> None:
     assert one.due == 131.0
 
 
-def test_end_of_a_child_is_reported_once(tmp_path: Path) -> None:
+def test_child_exit_is_reported_once(tmp_path: Path) -> None:
     one = child(tmp_path, "raise SystemExit(3)")
     run_and_end(one, now=0.0)
     assert one.ended(1.0) is None
@@ -127,7 +127,7 @@ def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
     until(lambda: not is_alive(tied_one))
 
 
-def test_process_tied_to_an_ended_one_never_starts(tmp_path: Path) -> None:
+def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
     line = tied(["touch", str(tmp_path / "started")])
     line[3] = "1"  # another process, as if ours had ended before
     assert subprocess.run(line, check=False).returncode == 0

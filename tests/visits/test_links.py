@@ -57,7 +57,7 @@ def test_link_opens_once(visit_setup: VisitSetup) -> None:
     assert "set-cookie" not in again.headers
 
 
-def test_concurrent_uses_of_one_link_open_it_once(offline_setup: VisitSetup) -> None:
+def test_concurrent_uses_of_a_link_open_one_visit(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     got = 0
     for _ in range(5):
@@ -78,7 +78,7 @@ def test_link_is_valid_for_its_port_and_a_minute(offline_setup: VisitSetup) -> N
     assert ports.redeem_link(secret, offline_setup.workload.pk, "lab", now)
 
 
-def test_database_holds_neither_link_nor_cookie_in_clear(visit_setup: VisitSetup) -> None:
+def test_database_stores_neither_link_nor_cookie_in_plain_text(visit_setup: VisitSetup) -> None:
     secret = visit_setup.link()
     cookie = visit_setup.ask(OPEN + secret).cookies["berth_port"]
     row = str(PortLink.objects.values().get())
@@ -121,7 +121,9 @@ def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup
 
 
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
-def test_visit_ends_with(offline_setup: VisitSetup, change: str) -> None:
+def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
+    offline_setup: VisitSetup, change: str
+) -> None:
     cookie, now, user = offline_setup.enter(), timezone.now(), offline_setup.cast.dave.user
     assert user is not None
     if change == "password":

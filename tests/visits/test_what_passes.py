@@ -154,7 +154,7 @@ def test_truncated_response_is_not_complete(visit_setup: VisitSetup) -> None:
         visit_setup.ask("/broken", cookie=visit_setup.visit())
 
 
-def test_page_explains_that_nothing_listens(visit_setup: VisitSetup) -> None:
+def test_page_explains_that_no_process_listens_on_the_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     with served(visit_setup.server) as free:
         pass

@@ -195,7 +195,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.3)
 
 
-def test_burst_of_changes_becomes_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test runs
     sent: list[int] = []
     announcer = Announcer()

@@ -104,7 +104,7 @@ def test_unverified_email_does_not_link_an_account(provider: Provider, claims: d
     assert (sign_in(client).status_code, user_name(client), Identity.objects.count()) == (403, None, 0)
 
 
-def test_email_of_two_accounts_links_neither(provider: Provider) -> None:
+def test_email_shared_by_two_accounts_links_neither(provider: Provider) -> None:
     account_without_password("one", "hedy@example.org")
     account_without_password("two", "hedy@example.org")
     answer = sign_in(Client())
@@ -180,7 +180,7 @@ def test_id_token_signed_with_another_key_is_rejected(provider: Provider) -> Non
     assert (sign_in(client).status_code, user_name(client)) == (403, None)
 
 
-def test_callback_of_another_sign_in_is_rejected(provider: Provider) -> None:
+def test_callback_from_another_sign_in_is_rejected(provider: Provider) -> None:
     stolen = callback_url(Client())
     client = Client()
     assert (client.get(stolen).status_code, user_name(client)) == (403, None)

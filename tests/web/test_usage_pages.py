@@ -155,7 +155,7 @@ def test_columns_are_stacked_and_fill_the_scale() -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_largest_projects_are_listed_and_the_export_has_all(sign_in, monkeypatch) -> None:
+def test_largest_projects_are_listed_and_the_export_has_all_projects(sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.MOST_LINES", 1)
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")

@@ -74,7 +74,7 @@ def test_decorators_wrap_each_call_first_outermost() -> None:
     assert cloudpickle.loads(outcome.data) == "a(b(x a b))"
 
 
-def test_error_of_a_decorator_is_the_calls_error() -> None:
+def test_decorator_error_becomes_the_calls_error() -> None:
     def broken(function: Callable[..., Any]) -> Callable[..., Any]:
         raise ValueError("no")
 

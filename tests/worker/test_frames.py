@@ -17,7 +17,7 @@ def test_packed_message_is_unpacked_unchanged(frames: list[tuple[dict[str, objec
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused_or_repack_to_the_same(message: bytes) -> None:
+def test_any_bytes_are_refused_or_repack_unchanged(message: bytes) -> None:
     try:
         frames = unpacked(message)
     except ValueError:

@@ -34,7 +34,7 @@ def test_other_pools_have_no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Non
     ray.leave()
 
 
-def test_session_without_the_ray_package_works_and_logs_it(
+def test_session_without_the_ray_package_works_and_logs_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(session_ray, "find_spec", lambda name: None)

@@ -55,7 +55,7 @@ def test_address_is_limited_across_user_names() -> None:
     assert guesses == [401] * LIMIT + [429]
 
 
-def test_guesses_from_many_addresses_reduce_the_tries_of_each() -> None:
+def test_guesses_from_many_addresses_reduce_the_attempts_per_address() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
     assert {by_rest("dave", "wrong", address) for address in addresses for _ in range(10)} == {401}
     late = [by_rest("dave", "wrong", "192.0.2.1") for _ in range(ATTACKED_TRIES + 2)]
@@ -65,7 +65,7 @@ def test_guesses_from_many_addresses_reduce_the_tries_of_each() -> None:
     assert [by_rest("grace", "wrong", "192.0.2.2") for _ in range(5)] == [401] * 5, "other names are free"
 
 
-def test_spellings_of_a_user_name_count_as_one() -> None:
+def test_spellings_of_a_user_name_share_one_limit() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
     for address in addresses:
         for name in (
@@ -85,13 +85,13 @@ def test_spellings_of_a_user_name_count_as_one() -> None:
     assert late == [401] * ATTACKED_TRIES + [429]
 
 
-def test_addresses_of_one_ipv6_network_count_as_one() -> None:
+def test_addresses_in_one_ipv6_network_share_one_limit() -> None:
     guesses = [by_rest("dave", "wrong", f"2001:db8:0:1::{n:x}") for n in range(1, LIMIT + 3)]
     assert guesses == [401] * LIMIT + [429] * 2
     assert by_rest("dave", RIGHT, "2001:db8:0:2::1") == 200
 
 
-def test_signed_in_session_does_not_exempt_from_the_limit() -> None:
+def test_signed_in_session_is_subject_to_the_limit() -> None:
     """The sign-in form of the admin site accepts users who are already signed in."""
     browser = Client()
     assert browser.login(username="dave", password=RIGHT)

@@ -40,7 +40,9 @@ def test_only_the_new_password_signs_in(cast: Cast) -> None:
     assert sign_in(password=NEW).get("whoami").status_code == 200
 
 
-def test_sign_in_tokens_are_revoked_and_the_current_one_is_replaced(cast: Cast, dave: Caller) -> None:
+def test_password_change_revokes_sign_in_tokens_and_replaces_the_current_token(
+    cast: Cast, dave: Caller
+) -> None:
     here, elsewhere = sign_in(), sign_in()
     answer = change(here).json()
     assert answer["revoked_tokens"] == 2
@@ -50,7 +52,7 @@ def test_sign_in_tokens_are_revoked_and_the_current_one_is_replaced(cast: Cast, 
     assert dave.get("whoami").status_code == 200, "a token issued by hand stays"
 
 
-def test_other_tokens_are_revoked_on_request(cast: Cast, dave: Caller) -> None:
+def test_password_change_revokes_other_tokens_on_request(cast: Cast, dave: Caller) -> None:
     answer = change(sign_in(), revoke_tokens=True).json()
     assert answer["revoked_tokens"] == 2
     assert dave.get("whoami").status_code == 401
@@ -70,7 +72,7 @@ def test_replacement_token_keeps_the_expiry(cast: Cast) -> None:
     assert ApiToken.objects.get(revoked_at=None, user=cast.dave.user).expires_at == end, answer
 
 
-def test_port_links_are_deleted(cast: Cast) -> None:
+def test_password_change_deletes_port_links(cast: Cast) -> None:
     workload, _ = running(cast)
     PortLink.objects.create(
         digest="d", workload=workload, port="lab", user=cast.dave.user, session_hash="h",
@@ -80,7 +82,7 @@ def test_port_links_are_deleted(cast: Cast) -> None:
     assert not PortLink.objects.exists()
 
 
-def test_change_is_audited_without_the_passwords(cast: Cast) -> None:
+def test_password_change_is_audited_without_the_passwords(cast: Cast) -> None:
     change(sign_in())
     row = Audit.objects.get(action="set_password")
     assert (row.actor, row.object_name, row.after) == ("dave", "dave", {"revoked_tokens": 1})
@@ -95,7 +97,7 @@ def test_change_is_audited_without_the_passwords(cast: Cast) -> None:
     (OLD, "password123456", "new_password", "too common"),
     (OLD, "dave-dave-dave", "new_password", "too similar"),
 ])  # fmt: skip
-def test_unsuitable_password_names_the_field(
+def test_error_for_an_unsuitable_password_names_the_field(
     cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
 ) -> None:
     cast.dave.user.email = "dave-dave-dave@example.org"  # type: ignore[union-attr]
@@ -133,7 +135,7 @@ def test_read_only_token_cannot_change_the_password(caller: Any) -> None:
     assert change(caller("dave", "read")).status_code == 403
 
 
-def test_other_browser_sessions_end(cast: Cast) -> None:
+def test_password_change_ends_other_browser_sessions(cast: Cast) -> None:
     here, elsewhere = Client(), Client()
     for browser in (here, elsewhere):
         browser.force_login(User.objects.get(username="dave"))
@@ -174,7 +176,7 @@ def test_token_list_marks_tokens_created_by_sign_in(cast: Cast, dave: Caller) ->
     assert list(named.values()) == [True]
 
 
-def test_token_name_does_not_make_it_a_sign_in_token(cast: Cast) -> None:
+def test_name_alone_does_not_make_a_sign_in_token(cast: Cast) -> None:
     token, secret = tokens.issue(
         acting=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None
     )

@@ -86,7 +86,7 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_failed_boots_delay_provisioning_and_then_stop_it(cloud: Ec2Pool) -> None:
+def test_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=3)
     cloud.run(75)
     answer = cloud.answer
@@ -110,7 +110,7 @@ def test_failed_boots_delay_provisioning_and_then_stop_it(cloud: Ec2Pool) -> Non
     assert history[0]["data"]["stopped"] is True
 
 
-def test_only_platform_admins_see_the_reason_of_a_failed_boot(
+def test_only_platform_admins_see_the_reason_for_a_failed_boot(
     cloud: Ec2Pool, bob: Caller, cast: Cast
 ) -> None:
     cloud.create(boot_failure_limit=1)
@@ -154,7 +154,7 @@ def test_joined_node_resets_the_failed_boots(cloud: Ec2Pool) -> None:
     assert (answer["state"], answer["boot_failures"], answer["nodes_ready"]) == ("active", 0, 2)
 
 
-def test_terminated_machine_that_never_joined_is_a_failed_boot(cloud: Ec2Pool) -> None:
+def test_terminated_machine_that_never_joined_counts_as_a_failed_boot(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=2, nodes=1, boot_timeout=900)
     for _ in range(20):
         cloud.run(15)
@@ -175,7 +175,7 @@ def test_failed_boots_are_shown_again_after_a_listing_error(cloud: Ec2Pool) -> N
     assert cloud.answer["last_error"] == stopped
 
 
-def test_subscribers_are_notified_of_the_first_failed_boot_and_of_the_stop(
+def test_subscribers_are_notified_of_the_first_failed_boot_and_when_provisioning_stops(
     cloud: Ec2Pool, cast: Cast
 ) -> None:
     subscribe(acting=cast.alice, place=None, to="ops@example.org", events=["pool"])
@@ -195,7 +195,7 @@ def test_pool_that_stopped_provisioning_does_not_scale_up(cloud: Ec2Pool) -> Non
     assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
 
 
-def test_page_shows_the_reason_and_retries(cloud: Ec2Pool, cast: Cast) -> None:
+def test_pool_page_shows_the_boot_failure_and_retries_provisioning(cloud: Ec2Pool, cast: Cast) -> None:
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     client = Client()
@@ -212,7 +212,7 @@ def test_page_shows_the_reason_and_retries(cloud: Ec2Pool, cast: Cast) -> None:
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 
-def test_limit_of_zero_never_stops_and_delays_are_capped() -> None:
+def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [delay_after(n) for n in range(5)] == [0, FIRST_DELAY, 60, 120, 240]
     assert delay_after(50) == LONGEST_DELAY
     assert not stops_provisioning(1000, 0)

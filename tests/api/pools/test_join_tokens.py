@@ -107,7 +107,7 @@ def test_used_token_cannot_be_revoked(alice: Caller, metal: NodePool) -> None:
     ("body", "path"),
     [({"lifetime_seconds": 0}, "lifetime_seconds"), ({"comment": "n" * 101}, "comment"), ({"x": 1}, "x")],
 )
-def test_invalid_token_request_names_the_field(
+def test_error_for_an_invalid_token_request_names_the_field(
     alice: Caller, metal: NodePool, body: dict[str, Any], path: str
 ) -> None:
     answer = alice.post(TOKENS, body)

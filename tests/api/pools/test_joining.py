@@ -76,7 +76,7 @@ def test_joined_machine_becomes_a_node_and_is_released(alice: Caller, metal: Nod
     assert event.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
 
 
-def test_token_lets_one_machine_join(alice: Caller, metal: NodePool) -> None:
+def test_join_token_admits_one_machine(alice: Caller, metal: NodePool) -> None:
     token = alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 60}).json()["token"]
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
     again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
@@ -84,7 +84,9 @@ def test_token_lets_one_machine_join(alice: Caller, metal: NodePool) -> None:
     assert Machine.objects.count() == 1
 
 
-def test_token_is_valid_for_its_pool_and_lifetime_only(alice: Caller, cast: Cast, metal: NodePool) -> None:
+def test_join_token_is_valid_only_for_its_pool_and_lifetime(
+    alice: Caller, cast: Cast, metal: NodePool
+) -> None:
     other = services.create_pool(
         acting=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake"
     )
@@ -127,7 +129,7 @@ def test_call_with_a_forged_secret_is_refused(alice: Caller, metal: NodePool) ->
         ({"x": 1}, "x"),
     ],
 )
-def test_invalid_field_of_a_machine_is_named(
+def test_error_names_the_invalid_field_of_a_machine(
     alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": "join_x", **wrong})
@@ -147,7 +149,7 @@ def test_valid_machine_is_accepted_from_a_throttled_address(
     assert [call_in(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
 
 
-def test_reinstalled_machine_replaces_its_former_self(alice: Caller, metal: NodePool) -> None:
+def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal: NodePool) -> None:
     """This also covers a machine whose response was lost: only it has the secret."""
     former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
@@ -251,7 +253,7 @@ class Wired:
         return Instructions(f"start {node.name}", "stop")
 
 
-def test_user_data_is_the_same_for_repeated_orders(settings: Any) -> None:
+def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
     order = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
     with pytest.raises(ProviderError, match="BERTH_PUBLIC_URL is not set"):
         user_data(order)
@@ -278,7 +280,7 @@ def machine_program(live_server: LiveServer, state: Path, token: str) -> "subpro
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_program_joins_and_runs_its_start_script(
+def test_join_program_joins_and_runs_the_start_script(
     live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(

@@ -72,7 +72,7 @@ def test_machine_installs_the_environment_before_it_starts(
     assert bob.get("nodes/metal-0").json()["phases"] == [{**done, "exit_code": None}]
 
 
-def test_failed_installation_loses_the_node_with_the_reason(
+def test_node_with_a_failed_installation_is_lost_with_the_reason(
     secret: str, metal: NodePool, alice: Caller, bob: Caller
 ) -> None:
     digest = call_in(secret).json()["digest"]
@@ -93,7 +93,7 @@ def test_failed_installation_loses_the_node_with_the_reason(
     assert (Node.objects.count(), call_in(secret).json()["digest"]) == (2, digest)
 
 
-def test_script_failure_outside_of_its_phases_is_reported(secret: str) -> None:
+def test_script_failure_outside_all_phases_is_reported(secret: str) -> None:
     digest = call_in(secret).json()["digest"]
     report(secret, digest, exit_code=2, output="sh: syntax error")
     assert node().phases == [
@@ -129,7 +129,7 @@ def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
 @pytest.mark.heavy
 @pytest.mark.shows("PLG-08", "PLG-11", "PLG-41")
 @pytest.mark.django_db(transaction=True)
-def test_program_runs_the_installation_script_between_calls(
+def test_join_program_runs_the_installation_script_between_calls(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program and script are those that machines run."""

@@ -130,7 +130,7 @@ def test_provider_settings_are_validated_and_visible_to_platform_admins(alice: C
         ({"name": "<b>"}, "name"),
     ],
 )
-def test_invalid_field_of_a_pool_is_named(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_error_names_the_invalid_field_of_a_pool(alice: Caller, values: dict[str, object], path: str) -> None:
     answer = alice.post("node-pools", {"name": "big", "nodes_max": 3, **values})
     assert answer.status_code == 422
     assert any(fault["path"].startswith(path) for fault in answer.json()["errors"])
@@ -199,7 +199,9 @@ def test_nodes_field_accepts_four_notations(
         ({"nodes_min": 4, "ready_threshold": 5}, "ready_threshold"),
     ],
 )
-def test_invalid_number_of_nodes_names_the_field(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_error_for_an_invalid_number_of_nodes_names_the_field(
+    alice: Caller, values: dict[str, object], path: str
+) -> None:
     answer = alice.post("node-pools", {"name": "big", **values})
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
@@ -231,7 +233,7 @@ def test_capacity_cost_and_fragmentation_are_reported(alice: Caller, dave: Calle
     assert pieces["levels"][-1] == {"gpus": 2, "nodes": 1, "replicas": 1}
 
 
-def test_only_platform_admins_see_the_workloads_of_a_node(
+def test_only_platform_admins_see_the_workloads_on_a_node(
     cast: Cast, alice: Caller, dave: Caller, node: Node
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())

@@ -58,7 +58,7 @@ def test_response_can_be_sent_back_unchanged(alice: Caller) -> None:
         ({"environment": {"python": "3.12; reboot"}}, "environment.python"),
     ],
 )
-def test_invalid_plugin_or_environment_names_its_path(
+def test_error_names_the_path_of_an_invalid_plugin_or_environment(
     alice: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = alice.post("node-pools", {**POOL, **values})

@@ -62,7 +62,7 @@ def test_viewer_sees_no_workload_names_and_cannot_scale(cast: Cast, erin: Caller
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
 
-def test_nodes_blocked_by_a_budget_name_the_budget(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
+def test_preview_names_the_budget_that_blocks_nodes(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     budgets = [{"nodes": 1, "reasons": ["underutilised"]}, {"nodes": "100%"}]
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
@@ -99,7 +99,9 @@ def test_consolidation_blocked_by_a_budget_is_reported(cast: Cast, alice: Caller
         ({"node_consolidation_after": -1}, "node_consolidation_after"),
     ],
 )
-def test_invalid_disruption_budget_is_named(alice: Caller, values: dict[str, object], path: str) -> None:
+def test_error_names_the_invalid_disruption_budget(
+    alice: Caller, values: dict[str, object], path: str
+) -> None:
     answer = edit(alice, values)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"].startswith(path)

@@ -60,7 +60,7 @@ def test_machine_whose_start_script_failed_is_used_last(alice: Caller, metal: No
     assert call_in(secret).json()["node"] == "metal-1"
 
 
-def test_progress_of_a_start_script_is_stored_with_its_node(alice: Caller, metal: NodePool) -> None:
+def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal: NodePool) -> None:
     secret = join(alice)
     reconcile_pool(metal, nodes_desired=1)
     send_report(secret, seconds=2, output="installing ray")
@@ -71,7 +71,7 @@ def test_progress_of_a_start_script_is_stored_with_its_node(alice: Caller, metal
     assert (node.state, node.phases[0]["state"], node.phases[0]["exit_code"]) == ("ready", "done", 0)
 
 
-def test_report_for_a_former_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
+def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
     """Machine and node name are the same; only the instance differs."""
     secret = join(alice)
     reconcile_pool(metal, nodes_desired=1)
@@ -88,7 +88,7 @@ def test_report_for_a_former_instance_is_ignored(alice: Caller, metal: NodePool)
     ("wrong", "path"),
     [({"instance": ""}, "instance"), ({"exit_code": 1000}, "exit_code"), ({"output": "x" * 4001}, "output")],
 )
-def test_malformed_report_of_a_start_script_is_refused(
+def test_malformed_start_script_report_is_refused(
     alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
 ) -> None:
     answer = call_in(join(alice), {"started": {"instance": "box-1/1", **wrong}})
@@ -96,7 +96,7 @@ def test_malformed_report_of_a_start_script_is_refused(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_program_reports_exit_code_and_output_of_a_start_script(
+def test_join_program_reports_exit_code_and_output_of_a_start_script(
     live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(

@@ -44,7 +44,7 @@ def test_dry_run_needs_the_same_role_as_a_submission(two_gpus: None, erin: Calle
     assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
 
 
-def test_explanation_lists_blockers_of_the_last_cycle_and_queue_standing(
+def test_explanation_lists_last_cycle_blockers_and_queue_standing(
     cast: Cast, two_gpus: None, dave: Caller
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())

@@ -65,14 +65,14 @@ def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle
     assert (queue["requested"]["gpu"], queue["share"]["gpu"]) == (1, 1), "only the small workload counts"
 
 
-def test_dry_run_of_a_hundred_thousand_replicas_answers_unschedulable(cluster: Cluster, dave: Caller) -> None:
+def test_dry_run_of_a_hundred_thousand_replicas_reports_unschedulable(cluster: Cluster, dave: Caller) -> None:
     roles = [{"name": "worker", "replicas": 100_000, "gpu": 0}]
     document = training("huge", project="vision", pools=["small"], roles=roles)
     answer = dave("POST", "workloads", document, dry_run="true").json()
     assert answer["outcome"] == "unschedulable"
 
 
-def test_blocker_by_memory_names_memory_first(cluster: Cluster, dave: Caller) -> None:
+def test_memory_blocker_names_memory_first(cluster: Cluster, dave: Caller) -> None:
     submit(dave, "first", replicas=2, gpu=1, memory_mib="6Gi")
     cluster.run(5)
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
@@ -82,7 +82,7 @@ def test_blocker_by_memory_names_memory_first(cluster: Cluster, dave: Caller) ->
 
 
 @pytest.mark.shows("RAI-53")
-def test_role_that_no_node_matches_names_each_obstacle_with_its_count(cluster: Cluster, dave: Caller) -> None:
+def test_reason_for_an_unmatched_role_counts_each_obstacle(cluster: Cluster, dave: Caller) -> None:
     first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]
     Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
     pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})

@@ -74,7 +74,7 @@ def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision:
     ]  # fmt: skip
 
 
-def test_apply_needs_the_version_it_is_based_on(vision: Quota, bob: Caller) -> None:
+def test_applying_a_draft_requires_its_base_version(vision: Quota, bob: Caller) -> None:
     assert bob.post("quotas/apply", BOTH).status_code == 428
     assert bob.post("quotas/apply", BOTH, If_Match='"7.1"').status_code == 412
     assert bob.post("quotas/apply", BOTH, If_Match="*").status_code == 200
@@ -105,7 +105,7 @@ def test_version_in_the_response_excludes_later_changes(
     assert gpus()["vision"] == 5000
 
 
-def test_change_to_the_same_values_is_not_stored(vision: Quota, bob: Caller) -> None:
+def test_change_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
     same = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 4}}]}
     assert bob.post("quotas/preview", same).json()["changes_nothing"] is True
     assert bob.post("quotas/apply", same, If_Match="*").json() == {"change": None}
@@ -129,7 +129,7 @@ def test_revert_restores_deleted_and_deletes_created_quotas(cast: Cast, vision: 
     assert gpus() == {"speech": 1000}
 
 
-def test_change_followed_by_another_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
+def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
     made = bob.post("quotas/apply", BOTH, If_Match="*").json()["change"]["id"]
     quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
     answer = bob.post(f"quotas/changes/{made}/revert")

@@ -12,7 +12,7 @@ NEW = {"If-None-Match": "*"}
 OF_VISION = "quotas/projects/vision/local"
 
 
-def test_quota_is_created_read_and_edited_by_etag(cast: Cast, bob: Caller) -> None:
+def test_quota_is_created_read_and_edited_with_an_etag(cast: Cast, bob: Caller) -> None:
     factories.quota(cast.research, cast.pool, 8)
     made = bob("PUT", OF_VISION, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
     assert (made.status_code, made["ETag"]) == (201, '"1"')
@@ -52,7 +52,7 @@ def test_change_without_the_current_version_is_refused(bob: Caller) -> None:
     assert bob.get(OF_VISION).status_code == 404
 
 
-def test_invalid_amount_is_named_and_not_stored(bob: Caller) -> None:
+def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> None:
     for values, path in (
         ({"gpu": -1}, "gpu"),
         ({"gpu": 0.0001}, "gpu"),
@@ -69,7 +69,7 @@ def test_invalid_amount_is_named_and_not_stored(bob: Caller) -> None:
     assert not Quota.objects.exists()
 
 
-def test_quota_above_the_departments_warns_as_the_preview_does(
+def test_quota_above_department_quota_returns_the_preview_warning(
     cast: Cast, alice: Caller, bob: Caller
 ) -> None:
     factories.quota(cast.research, cast.pool, 2)
@@ -89,7 +89,7 @@ def test_quota_above_the_departments_warns_as_the_preview_does(
     assert "projects_above_department" in [each["code"] for each in of_department.json()["warnings"]]
 
 
-def test_quota_includes_its_standing_of_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
+def test_quota_includes_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
     bob("PUT", OF_VISION, {"gpu": 4}, headers=NEW)
     QueueStanding.objects.create(
         pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],

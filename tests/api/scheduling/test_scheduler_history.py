@@ -78,7 +78,7 @@ def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> Non
     assert alice.get("evictions", kind="revenge").status_code == 422
 
 
-def test_evictions_as_csv_escape_formulas(evictions: list[Eviction], alice: Caller) -> None:
+def test_eviction_csv_escapes_formulas(evictions: list[Eviction], alice: Caller) -> None:
     answer = alice.get("evictions", format="csv")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
@@ -144,12 +144,12 @@ def test_metrics_need_a_token_from_every_address(
         assert Client().get("/metrics", HTTP_AUTHORIZATION=sent).status_code == status, sent
 
 
-def test_metrics_token_opens_only_metrics(db: None, settings: Any) -> None:
+def test_metrics_token_grants_access_to_metrics_only(db: None, settings: Any) -> None:
     sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/api/v1/whoami", **sent).status_code == 401
 
 
-def test_allowed_network_reads_metrics_but_not_through_a_proxy(db: None, settings: Any) -> None:
+def test_allowed_network_reads_metrics_directly_but_not_through_a_proxy(db: None, settings: Any) -> None:
     settings.BERTH_METRICS_NETWORKS = [ip_network("10.0.0.5/32"), ip_network("fd00::/8")]
     for address, status in (("10.0.0.5", 200), ("::ffff:10.0.0.5", 200), ("fd00::1", 200), ("10.0.0.6", 401)):
         assert Client().get("/metrics", REMOTE_ADDR=address).status_code == status, address
@@ -158,7 +158,7 @@ def test_allowed_network_reads_metrics_but_not_through_a_proxy(db: None, setting
         assert answer.status_code == 401, header
 
 
-def test_invalid_metrics_network_stops_the_server_and_is_named() -> None:
+def test_server_refuses_to_start_with_an_invalid_metrics_network() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import berth.server.settings"], capture_output=True, text=True, check=False,
         env={**os.environ, "BERTH_METRICS_NETWORKS": "10.0.0.5/33",

@@ -58,7 +58,7 @@ def test_report_is_grouped_by_user_and_paginated(alice: Caller, hour) -> None:
     assert third["next"] is None
 
 
-def test_report_as_csv_escapes_formulas(alice: Caller, hour) -> None:
+def test_csv_report_escapes_formulas(alice: Caller, hour) -> None:
     hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
     answer = alice.get("usage", group_by=["project", "user"], format="csv")
     assert answer["Content-Type"].startswith("text/csv")
@@ -78,12 +78,12 @@ def test_report_as_csv_escapes_formulas(alice: Caller, hour) -> None:
         ({"since": "2026-06-02T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, "since"),
     ],
 )
-def test_invalid_query_of_a_report_names_the_parameter(alice: Caller, query: dict, path: str) -> None:
+def test_error_names_the_invalid_report_parameter(alice: Caller, query: dict, path: str) -> None:
     answer = alice.get("usage", **query)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 
 
-def test_budget_is_created_read_edited_and_deleted_by_etag(bob: Caller) -> None:
+def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> None:
     made = bob("PUT", OF_VISION, {"gpu_hours": 500}, headers=NEW)
     assert (made.status_code, made.json()["warn_at"]) == (201, [80, 100])
     read = bob.get(OF_VISION)
@@ -109,7 +109,7 @@ def test_budget_is_created_read_edited_and_deleted_by_etag(bob: Caller) -> None:
         ({"gpu_hours": 5, "hours": 3}, "hours"),
     ],
 )
-def test_invalid_budget_names_the_field(bob: Caller, body: dict, path: str) -> None:
+def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict, path: str) -> None:
     answer = bob("PUT", OF_VISION, body, headers=NEW)
     assert (answer.status_code, [error["path"] for error in answer.json()["errors"]]) == (422, [path])
 

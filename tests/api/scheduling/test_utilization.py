@@ -40,7 +40,7 @@ def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller
     assert dave.get(path, span=4 * 3600, run=2).json()["over_time"] == []
 
 
-def test_idle_workload_reports_since_when(cast: Cast, dave: Caller) -> None:
+def test_idle_workload_reports_when_idling_began(cast: Cast, dave: Caller) -> None:
     since = make.ago(hours=3)
     pod = running(cast, cast.vision, "train", [0])
     make.used(pod, 0, busy_at=since)

@@ -90,7 +90,7 @@ def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, ru
     assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
 
 
-def test_runtime_error_is_answered_with_503(
+def test_runtime_error_returns_503(
     cast: Cast, dave: Caller, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = start_pod(cast, runtime)
@@ -102,7 +102,7 @@ def test_runtime_error_is_answered_with_503(
     assert dave.get(f"workloads/{pod.workload_id}/logs").status_code == 503
 
 
-def test_following_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_followed_log_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\n")
 
@@ -132,7 +132,7 @@ def served(request: pytest.FixtureRequest) -> Any:
     return RestRouter(pages) if request.param == "rest" else pages
 
 
-async def test_following_over_asgi_streams_as_the_pod_writes(
+async def test_followed_log_streams_over_asgi_as_the_pod_writes(
     running: tuple[Pod, str], runtime: FakeRuntime, served: Any
 ) -> None:
     pod, secret = running
@@ -149,7 +149,7 @@ async def test_following_over_asgi_streams_as_the_pod_writes(
     assert not wire.sent[-1].get("more_body", False)
 
 
-async def test_following_stops_when_the_client_disconnects(
+async def test_followed_log_stops_when_the_client_disconnects(
     running: tuple[Pod, str], runtime: FakeRuntime, served: Any
 ) -> None:
     pod, secret = running
@@ -191,7 +191,7 @@ def test_log_search_returns_matching_lines_with_context(
      ({"text": "a", "around": 21}, "around"),
      ({"text": "a", "cursor": "x"}, "cursor"), ({"text": "a", "limit": 0}, "limit")],
 )  # fmt: skip
-def test_invalid_search_names_the_field(
+def test_error_for_an_invalid_search_names_the_field(
     cast: Cast, dave: Caller, runtime: FakeRuntime, query: dict[str, Any], field: str
 ) -> None:
     pod = start_pod(cast, runtime)

@@ -55,7 +55,7 @@ def test_missing_port_pending_workload_and_unknown_field_are_refused(dave: Calle
     assert dave.post(desk, {"port": 5432}).status_code == 422
 
 
-def test_link_without_apps_origin_names_the_setting(dave: Caller, desk: str, settings) -> None:
+def test_error_for_a_link_without_apps_origin_names_the_setting(dave: Caller, desk: str, settings) -> None:
     settings.BERTH_APPS_ORIGIN = ""
     answer = dave.post(desk)
     assert answer.status_code == 409
@@ -87,7 +87,7 @@ def test_invalid_apps_origin_is_refused(text: str) -> None:
         origins(text)
 
 
-def test_only_valid_hosts_name_a_port() -> None:
+def test_only_valid_host_names_identify_a_port() -> None:
     hosts = origins("https://*.apps.example.org")
     assert hosts == Origins("https", ".apps.example.org", 443)
     key = "0" * 31 + "1"

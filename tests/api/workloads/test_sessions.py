@@ -89,7 +89,7 @@ def test_error_after_the_response_began_is_logged(
     assert "in the middle" not in str(words) and "in the middle" in caplog.text
 
 
-def test_worker_reaches_its_own_session_only(dave: Caller, carol: Caller, running: str) -> None:
+def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, running: str) -> None:
     worker(running).post("workers/hello", HELLO)
     dave.post(f"sessions/{running}/calls", frames(({"key": str(uuid.uuid4())}, b"closed")))
     other = worker(running, node=1)
@@ -128,7 +128,7 @@ def test_user_token_is_refused_by_worker_endpoints(dave: Caller, running: str) -
         ({"env": {"1": "x"}}, "env"),
     ],
 )
-def test_invalid_field_of_a_session_is_named(dave: Caller, change: dict[str, Any], path: str) -> None:
+def test_error_names_the_invalid_field_of_a_session(dave: Caller, change: dict[str, Any], path: str) -> None:
     answer = dave.post("sessions", {**BODY, **change})
     assert answer.status_code == 422
     assert any(error["path"].startswith(path) for error in answer.json()["errors"]), answer.json()
@@ -160,7 +160,7 @@ def test_position_beyond_the_results_is_refused(dave: Caller, running: str) -> N
     assert dave.get(f"sessions/{running}/results", after=1).status_code == 422
 
 
-def test_secret_of_a_pod_is_never_returned(dave: Caller, alice: Caller, running: str) -> None:
+def test_pod_secret_is_never_returned(dave: Caller, alice: Caller, running: str) -> None:
     pod = Pod.objects.get(workload=running, rank=0)
     signature = secrets.for_pod(str(pod.pk)).rpartition(".")[2]
     for path in (f"workloads/{running}", f"workloads/{running}/pods", f"workloads/{running}/events",
@@ -169,7 +169,7 @@ def test_secret_of_a_pod_is_never_returned(dave: Caller, alice: Caller, running:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_long_poll_returns_when_there_is_an_order() -> None:
+async def test_long_poll_returns_once_an_order_arrives() -> None:
     def set_up() -> tuple[str, Caller, Caller]:
         cast = make_cast()
         _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)

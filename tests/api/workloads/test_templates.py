@@ -15,7 +15,7 @@ def save(caller: Caller, path: str = OF_VISION, **values: object) -> object:
     return caller("PUT", path, {"text": TEXT, "description": "every night", **values}, headers=NEW)
 
 
-def test_template_is_created_read_and_edited_by_etag(cast: Cast, dave: Caller) -> None:
+def test_template_is_created_read_and_edited_with_an_etag(cast: Cast, dave: Caller) -> None:
     made = save(dave)
     assert made.status_code == 201
     template = made.json()
@@ -87,7 +87,7 @@ def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
         ({"texts": TEXT}, "texts"),
     ],
 )
-def test_invalid_template_names_the_field(
+def test_error_for_an_invalid_template_names_the_field(
     cast: Cast, dave: Caller, values: dict[str, object], path: str
 ) -> None:
     answer = dave("PUT", OF_VISION, values, headers=NEW)

@@ -52,7 +52,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     assert as_json.json()["errors"] == []
 
 
-def test_document_without_project_is_refused_if_there_are_several(alice: Caller) -> None:
+def test_document_without_a_project_is_refused_if_the_user_has_several(alice: Caller) -> None:
     refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
@@ -74,7 +74,7 @@ def test_viewer_cannot_submit_and_users_without_a_role_see_no_project(erin: Call
     assert not Workload.objects.exists()
 
 
-def test_name_of_a_live_workload_is_refused(dave: Caller) -> None:
+def test_name_of_a_live_workload_cannot_be_reused(dave: Caller) -> None:
     assert dave.post("workloads", training(project="vision")).status_code == 201
     assert dave.post("workloads", training(project="vision")).status_code == 409
 

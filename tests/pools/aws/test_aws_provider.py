@@ -206,7 +206,7 @@ def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
     assert failure.value.kind == Kind.TIMEOUT
 
 
-def test_lost_response_launches_no_second_set(place: Ec2Place) -> None:
+def test_lost_response_causes_no_duplicate_launch(place: Ec2Place) -> None:
     """Whether the tags are visible yet or not: then the client token prevents it."""
     place.front.next("CreateFleet", Trouble(after=True))
     with pytest.raises(ProviderError) as failure:
@@ -292,7 +292,7 @@ GOOD: dict[str, Any] = {
         ({"instance_types": MANY, "subnets": ["subnet-1"] * 6}, "provider_settings"),
     ],
 )
-def test_invalid_setting_is_named(change: dict[str, Any], path: str) -> None:
+def test_error_names_the_invalid_setting(change: dict[str, Any], path: str) -> None:
     assert aws_settings(GOOD).region == "eu-central-1"
     with pytest.raises(Invalid) as refused:
         aws_settings(GOOD | change)

@@ -114,7 +114,7 @@ def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments
     )
 
 
-def test_package_comes_from_its_own_index_and_stays(
+def test_package_from_its_own_index_is_not_replaced(
     here: LocalEnvironments, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     special = tmp_path / "special" / "torchy"

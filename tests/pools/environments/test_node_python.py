@@ -102,7 +102,7 @@ def test_check_finds_syntax_and_annotations_that_python_3_9_cannot_read() -> Non
     assert not unevaluated("def f() -> int | None: ...\n")
 
 
-def test_code_of_nodes_keeps_to_python_3_9(tmp_path: Path) -> None:
+def test_node_code_is_compatible_with_python_3_9(tmp_path: Path) -> None:
     files = node_files(tmp_path)
     assert len(files) > 20
     for path in files:
@@ -112,7 +112,7 @@ def test_code_of_nodes_keeps_to_python_3_9(tmp_path: Path) -> None:
 
 
 @needs_3_9
-def test_every_module_of_a_node_is_imported_by_python_3_9(tmp_path: Path) -> None:
+def test_python_3_9_imports_every_node_module(tmp_path: Path) -> None:
     modules = [
         ".".join(path.relative_to(tmp_path).with_suffix("").parts)
         for path in node_files(tmp_path)
@@ -168,7 +168,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         agent.wait()
 
 
-def test_machine_with_an_older_python_names_the_required_version(tmp_path: Path) -> None:
+def test_error_on_a_machine_with_an_older_python_names_the_required_version(tmp_path: Path) -> None:
     """Runs the real script on a machine with an older Python and without a network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_machine_with_an_older_python_names_the_required_version(tmp_path: Path)
     assert "BERTH_NODE_PYTHON" in last
 
 
-def test_node_that_does_not_come_up_fails_with_the_last_output_of_its_agent(tmp_path: Path) -> None:
+def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Path) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

@@ -100,7 +100,7 @@ def test_scoped_package_comes_from_its_index_despite_pip_settings(
     assert versions(here, node_recipe, "torchy") == "1.0+cpu"
 
 
-def test_pools_own_index_is_the_only_one_used(
+def test_only_the_pools_own_index_is_used(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
@@ -118,7 +118,7 @@ def test_unscoped_packages_follow_pip_settings(
     assert versions(here, node_recipe, "torchy", "lib") == "1.0+cpu 2.0"
 
 
-def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
+def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
     here: LocalEnvironments, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index("other", CUDA))
@@ -129,9 +129,7 @@ def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
     assert "come from nowhere else" in boot.why
 
 
-def test_dependency_that_is_scoped_comes_from_its_index_as_well(
-    here: LocalEnvironments, index: MakeIndex
-) -> None:
+def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
     """No requirement names it: only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
     usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
@@ -152,7 +150,7 @@ def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
     assert f"The index {empty} cannot serve torchy" in boot.why
 
 
-def test_connection_settings_of_pip_hold_for_scoped_indexes(
+def test_pip_connection_settings_apply_to_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the configured proxy can resolve the index's host name."""

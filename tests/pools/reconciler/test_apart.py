@@ -56,7 +56,7 @@ def test_slow_launch_blocks_no_tick_and_happens_once(apart: BackgroundReconciler
     assert Node.objects.filter(state="ready").count() == 2
 
 
-def test_failed_pass_is_reported_and_the_next_one_starts(apart: BackgroundReconciler) -> None:
+def test_failed_pass_is_reported_and_the_next_pass_starts(apart: BackgroundReconciler) -> None:
     def broken() -> bool:
         raise ZeroDivisionError
 

@@ -167,7 +167,7 @@ def test_unknown_instances_are_not_terminated_while_paused() -> None:
 
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
-def test_lost_head_is_replaced_although_enough_nodes_are_left(nodes_desired: int) -> None:
+def test_lost_head_is_replaced_although_enough_nodes_remain(nodes_desired: int) -> None:
     """A pool may be unable to run anything without its node 0."""
     stage = Stage(pool((0, 8)))
     stage.want(4)
@@ -313,7 +313,7 @@ def test_paused_pool_keeps_its_size() -> None:
     assert len(stage.states()) == 5
 
 
-def test_a_terminated_node_is_replaced() -> None:
+def test_terminated_node_is_replaced() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
     services.terminate_node(acting=SYSTEM, node=stage.node(0), reason="smokes")

@@ -142,7 +142,7 @@ def test_idle_pool_shrinks_without_further_reports() -> None:
 
 
 @shows("SKY-44")
-def test_missing_report_replays_nothing() -> None:
+def test_missing_report_changes_no_desired_nodes() -> None:
     stage = Stage(pool((2, 6)))
     stage.reconcile()
     stage.pass_time(3600)
@@ -171,7 +171,7 @@ def test_report_without_effect_records_nothing_and_starts_no_cooldown() -> None:
 
 
 @shows("SKY-27", "SKY-45")
-def test_pool_follows_the_desired_number_whoever_sets_it() -> None:
+def test_pool_follows_desired_nodes_set_by_any_writer() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(5)
     stage.reconcile()
@@ -209,7 +209,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     assert [node.ordinal for node in selectors.overdue_drains(stage.now)] == [2, 1]
 
 
-def test_draining_many_nodes_needs_as_many_statements_as_few() -> None:
+def test_statement_count_does_not_grow_with_drained_nodes() -> None:
     counts = []
     for most in (3, 7):
         stage = Stage(pool((0, 8)) if most == 3 else NodePool.objects.get())
@@ -243,7 +243,7 @@ def test_reverted_drain_ignores_a_late_response() -> None:
     stage.check()
 
 
-def test_manual_drain_is_not_reverted_and_its_node_replaced() -> None:
+def test_manual_drain_is_not_reverted_and_its_node_is_replaced() -> None:
     stage = Stage(pool((0, 8)))
     stage.want(2)
     stage.reconcile()

@@ -249,7 +249,7 @@ def test_keeper_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest
 # --- logs
 
 
-def test_log_above_its_limit_keeps_begin_and_end(stage: LocalStage) -> None:
+def test_log_above_its_limit_keeps_its_beginning_and_end(stage: LocalStage) -> None:
     stage.runtime = LocalRuntime(stage.root, anchor="", log_limit=1 << 20)
     count = 400_000
     shell(stage, f"seq {count}")
@@ -329,7 +329,7 @@ def test_missing_workspace_is_created_inside_the_workloads_directory(tmp_path: P
     assert runtime.tail_log("p-2", 1).data == b"kept\n"
 
 
-def test_workspace_that_cannot_be_made_fails_the_start_with_the_reason(tmp_path: Path) -> None:
+def test_start_fails_with_the_reason_if_the_workspace_cannot_be_created(tmp_path: Path) -> None:
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "true", start_in="x" * 300))
     report = ended(runtime, "p-1")

@@ -64,7 +64,7 @@ def test_pods_do_not_start_beside_the_scheduler_if_their_nodes_are_remote() -> N
 AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # nothing listens there
 
 
-def test_stop_of_a_pod_that_its_node_never_received_ends_it_at_once(tmp_path: Path) -> None:
+def test_pod_that_never_reached_its_node_stops_at_once(tmp_path: Path) -> None:
     runtime = RayRuntime(tmp_path, lambda: [AWAY])
     with pytest.raises(RuntimeFailure, match="does not answer"):
         runtime.start(order("p-1"))
@@ -77,7 +77,7 @@ def test_stop_of_a_pod_that_its_node_never_received_ends_it_at_once(tmp_path: Pa
 
 
 @pytest.mark.django_db
-def test_static_node_that_runs_no_ray_is_never_ready_and_says_why(tmp_path: Path) -> None:
+def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path: Path) -> None:
     metal = pool((0, 1), provider="static", runtime="ray", gpus_per_node=0, boot_timeout=60)
     _, token = services.issue_join_token(acting=SYSTEM, pool=metal, lasts=timedelta(hours=1), at=START)
     has = Measured("box-1", AWAY.address, 8000, 65536)

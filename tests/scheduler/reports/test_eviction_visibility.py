@@ -106,7 +106,7 @@ def test_member_of_both_projects_sees_both_names(case: Case) -> None:
         assert OTHER in text, (name, door)
 
 
-def test_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
+def test_eviction_numbers_come_from_the_diverging_queues(case: Case) -> None:
     def queues(name: str, side: str) -> list[str]:
         return [queue["queue"] for queue in json.loads(content(case, name, "rest"))["numbers"][side]]
 
@@ -120,7 +120,7 @@ def test_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
     )  # fmt: skip
 
 
-def test_rest_page_and_admin_use_the_same_sentences(case: Case) -> None:
+def test_api_page_and_admin_site_use_the_same_sentences(case: Case) -> None:
     summary = json.loads(content(case, "dave", "rest"))["summary"]
     whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
     assert summary == f"vision/{OTHER} was reclaimed {whom}"
@@ -155,7 +155,7 @@ def test_filters_do_not_reveal_hidden_names(case: Case) -> None:
     assert f"/evictions/{case.row.pk}" in page.get("/evictions?preemptor=ads").content.decode()
 
 
-def test_messages_of_the_victim_hide_the_preemptors_name(case: Case) -> None:
+def test_victim_messages_hide_the_preemptors_name(case: Case) -> None:
     workload = case.stage.cast.vision.workloads.get()
     stopped = [event.message for event in _events(case) if "Reclaimed" in event.message]
     assert stopped

@@ -30,7 +30,7 @@ def test_queue_has_the_order_and_keys_of_the_last_cycle(stage: Stage) -> None:
     assert all(row.explanation["ordering"] for row in rows)
 
 
-def test_positions_count_workloads_that_are_not_visible(stage: Stage) -> None:
+def test_queue_positions_count_invisible_workloads(stage: Stage) -> None:
     filled(stage)
     everywhere = {row.name: row.queue_position for row in queued_workloads(stage.cast.alice, stage.cast.pool)}
     grace = [(row.name, row.queue_position) for row in queued_workloads(stage.cast.grace, stage.cast.pool)]

@@ -134,7 +134,7 @@ def test_quota_below_non_preemptible_allocation_causes_a_warning(stage: Stage) -
     )
 
 
-def test_preview_requires_the_right_to_set_the_quotas(full: Stage) -> None:
+def test_preview_requires_permission_to_set_the_quotas(full: Stage) -> None:
     vision, research = quota_of("project", "vision", gpu=2), quota_of("department", "research", gpu=2)
     assert impact_of(full, changes(vision), "bob").quotas
     for who, entries in (("carol", [vision]), ("dave", [vision]), ("bob", [vision, research])):

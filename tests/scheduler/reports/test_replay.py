@@ -98,7 +98,7 @@ def test_stored_snapshot_is_restored_unchanged(document: dict[str, Any]) -> None
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(document=clusters(), chance=st.randoms(use_true_random=False))
-def test_incremental_snapshot_equals_a_full_one(document: dict[str, Any], chance: Random) -> None:
+def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], chance: Random) -> None:
     snapshot, texts = load(document).snapshot, Texts()
     for turn in range(4):
         plan = decide(snapshot)
@@ -118,7 +118,7 @@ def test_snapshot_of_another_engine_version_is_refused() -> None:
         replay(cycle)
 
 
-def test_other_engine_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_names_another_engine_version(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)
@@ -126,7 +126,7 @@ def test_other_engine_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.summary.endswith(f"with engine 9.9.9+0123456789 instead of {engine_version()}.")
 
 
-def test_differing_replay_is_printed(stage: Stage) -> None:
+def test_replay_differences_are_printed(stage: Stage) -> None:
     stage.submit("train")
     stage.tick()
     cycle = Cycle.objects.exclude(snapshot=None).order_by("pk")[0]

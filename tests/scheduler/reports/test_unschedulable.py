@@ -56,7 +56,7 @@ def impossible(stage: Stage) -> Workload:
 
 
 @pytest.mark.shows("RAI-53")
-def test_an_impossible_workload_is_unschedulable_and_has_no_queue_position(
+def test_impossible_workload_is_unschedulable_and_has_no_queue_position(
     stage: Stage, impossible: Workload
 ) -> None:
     stage.tick()
@@ -71,9 +71,7 @@ def test_an_impossible_workload_is_unschedulable_and_has_no_queue_position(
     assert length_of(pool).workloads == 0
 
 
-def test_an_impossible_workload_earns_no_share_and_raises_no_alarm(
-    stage: Stage, impossible: Workload
-) -> None:
+def test_impossible_workload_earns_no_share_and_raises_no_alarm(stage: Stage, impossible: Workload) -> None:
     stage.submit("borrower", project=stage.cast.ads, roles=gang(4))
     stage.tick(2)
     standing = QueueStanding.objects.get(project=impossible.project, pool=stage.cast.pool)
@@ -81,7 +79,7 @@ def test_an_impossible_workload_earns_no_share_and_raises_no_alarm(
     assert shortfalls(stage.cast.alice, [stage.cast.pool]) == []
 
 
-def test_it_is_schedulable_again_when_the_pool_may_grow_far_enough(
+def test_workload_is_schedulable_again_when_the_pool_may_grow_far_enough(
     stage: Stage, impossible: Workload
 ) -> None:
     stage.tick()
@@ -94,7 +92,7 @@ def test_it_is_schedulable_again_when_the_pool_may_grow_far_enough(
     assert impossible.explanation["queue_position"] == 1
 
 
-def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
+def test_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     pool = stage.cast.pool
     pool.nodes_max, pool.paused = 1000, True
     pool.save(update_fields=["nodes_max", "paused"])
@@ -105,7 +103,9 @@ def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     assert workload.explanation["queue_position"] == 1
 
 
-def test_its_owner_is_notified_once_across_schedulers(stage: Stage, impossible: Workload) -> None:
+def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
+    stage: Stage, impossible: Workload
+) -> None:
     user = stage.cast.alice.user
     subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", events=["failed"])
     stage.tick(3, seconds=30)
@@ -118,7 +118,7 @@ def test_its_owner_is_notified_once_across_schedulers(stage: Stage, impossible: 
     assert Event.objects.filter(workload_id=impossible.pk, kind="unschedulable").count() == 1
 
 
-def test_an_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible: Workload) -> None:
+def test_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible: Workload) -> None:
     user = stage.cast.alice.user
     assert user is not None
     user.email = "alice@example.org"
@@ -129,7 +129,7 @@ def test_an_owner_without_subscriptions_is_notified_by_mail(stage: Stage, imposs
     assert mail.outbox == []  # the task queue sends it
 
 
-def test_ten_thousand_replicas_of_one_member_do_not_stall_a_cycle(stage: Stage) -> None:
+def test_ten_thousand_replicas_of_one_user_do_not_stall_a_cycle(stage: Stage) -> None:
     many = stage.submit("many", roles=MANY)
     small = stage.submit("small", project=stage.cast.ads)
     assert calls_of(stage.tick) < MOST_CALLS
@@ -140,7 +140,7 @@ def test_ten_thousand_replicas_of_one_member_do_not_stall_a_cycle(stage: Stage) 
 
 
 @pytest.mark.parametrize("role", [{"replicas": 100_000}, {"min": 1, "max": 100_000}])
-def test_a_dry_run_of_a_hundred_thousand_replicas_answers(stage: Stage, role: dict[str, int]) -> None:
+def test_dry_run_of_a_hundred_thousand_replicas_completes(stage: Stage, role: dict[str, int]) -> None:
     document = training("asked", project="vision", roles=[{"name": "worker", "gpu": 0, **role}])
     answers: list[Prediction] = []
     ask = partial(dry_run, acting=stage.cast.alice, document=document, now=stage.clock.now())
@@ -148,7 +148,7 @@ def test_a_dry_run_of_a_hundred_thousand_replicas_answers(stage: Stage, role: di
     assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")
 
 
-def test_dry_runs_of_one_project_are_bounded_and_other_projects_go_on(stage: Stage) -> None:
+def test_dry_runs_are_limited_per_project_without_affecting_other_projects(stage: Stage) -> None:
     """Each concurrent dry run has its own connection, as in a web process."""
     project, over = stage.cast.vision, threading.Event()
     inside = threading.Barrier(SLOTS + 1)
@@ -176,7 +176,7 @@ def test_dry_runs_of_one_project_are_bounded_and_other_projects_go_on(stage: Sta
     assert again.outcome == "would_start"
 
 
-def test_a_reservation_on_nodes_that_boot_says_so(stage: Stage) -> None:
+def test_reason_of_a_reservation_mentions_booting_nodes(stage: Stage) -> None:
     Node.objects.update(state="booting")
     workload = stage.submit("early")
     stage.tick()
@@ -191,7 +191,7 @@ def test_a_reservation_on_nodes_that_boot_says_so(stage: Stage) -> None:
     ]
 
 
-def test_backoff_after_a_failed_run_does_not_speak_of_evictions(stage: Stage) -> None:
+def test_backoff_after_a_failed_run_does_not_mention_evictions(stage: Stage) -> None:
     workload = stage.submit("fails", restart_policy={"kind": "on_failure", "max_restarts": 5})
     stage.tick(2, seconds=5)
     stage.finish(workload, exit_code=1)

@@ -19,7 +19,7 @@ def test_decayed_usage_approaches_its_limit_and_halves() -> None:
     assert integral(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
 
 
-def test_settling_often_or_rarely_gives_the_same_usage() -> None:
+def test_usage_does_not_depend_on_the_settling_interval() -> None:
     at_once = integral(5.0, 3.0, 1000, 700)
     step_by_step = 5.0
     for _ in range(1000):

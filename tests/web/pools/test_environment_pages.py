@@ -149,7 +149,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     assert "space" not in theirs, "output of machines is for platform admins"
 
 
-def test_node_page_shows_the_current_node_of_that_name(cast: Cast, alice: Client) -> None:
+def test_node_page_shows_the_current_node_with_a_reused_name(cast: Cast, alice: Client) -> None:
     ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
     make.node(cast.pool, 0, state="booting", instance_id="i-present")
     page = alice.get(f"/nodes/{ended.name}").content.decode()

@@ -176,7 +176,7 @@ def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
     assert gpus()["vision", "local"] == 2000
 
 
-def test_draft_expires_at_a_time_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(ANSWER, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
@@ -206,7 +206,7 @@ def test_draft_expires_at_a_time_in_the_users_time_zone(cast: Cast, spot: NodePo
         ("memory_mib", "1.5", "Has too many decimals"),
     ],
 )
-def test_invalid_cell_is_named_with_what_is_allowed(
+def test_error_names_the_invalid_cell_and_the_allowed_values(
     cast: Cast, spot: NodePool, sign_in: Any, field: str, text: str, words: str
 ) -> None:
     cells = [(cast.vision, "local", field, text), (cast.speech, "spot", "gpu", "1")]

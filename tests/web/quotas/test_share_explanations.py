@@ -67,7 +67,7 @@ def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
     assert sum(each["granted"] for each in project["rounds"]) == project["share"]
 
 
-def test_page_shows_the_sentences_of_the_api(contended: Cast, sign_in: Any) -> None:
+def test_page_and_api_show_the_same_sentences(contended: Cast, sign_in: Any) -> None:
     lines = [line for each in get_share(contended, "alice", "projects/vision/local").json()["trace"]
              for line in each["explanation"]]  # fmt: skip
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()

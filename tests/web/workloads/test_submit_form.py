@@ -88,7 +88,7 @@ def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: 
     assert post(draft).text == draft.text, "form and document agree"
 
 
-def test_form_follows_the_document() -> None:
+def test_form_reflects_the_document() -> None:
     draft = post(opened(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
     now = fields(draft)
     assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
@@ -104,7 +104,7 @@ def test_changes_in_form_and_document_are_merged() -> None:
     assert fields(draft)["labels"] == "team=nlp"
 
 
-def test_field_typed_beside_a_broken_document_is_kept_until_it_parses() -> None:
+def test_field_value_is_kept_until_a_broken_document_parses_again() -> None:
     broken = post(opened(TEXT), TEXT + "pools: [a\n", name="weekly")
     assert broken.data is None
     assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
@@ -294,7 +294,7 @@ LIMITED = (
 NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
 
 
-def test_form_warns_of_limits_that_are_not_enforced(dave: Client) -> None:
+def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
     assert NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, **HTMX).content.decode()
     answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])

@@ -125,7 +125,7 @@ def test_pending_workload_shows_the_time_per_reason(cast: Cast, sign_in) -> None
     ]
 
 
-def test_many_changes_of_reason_are_summed_up(cast: Cast, sign_in) -> None:
+def test_many_reason_changes_are_summarized(cast: Cast, sign_in) -> None:
     flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
@@ -136,7 +136,7 @@ def test_many_changes_of_reason_are_summed_up(cast: Cast, sign_in) -> None:
     assert "9 reasons in sequence" in client.get(f"/workloads/{pending.pk}").content.decode()
 
 
-def test_events_of_the_scheduler_become_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:
+def test_scheduler_events_form_a_timeline(transactional_db: None, sign_in, cast: Cast) -> None:
     stage = Stage(cast, clock=FixedClock(timezone.now()))
     stage.node(0)
     stage.quota(cast.research, 2)
