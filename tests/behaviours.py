@@ -32,7 +32,7 @@ def refuse_unknown(items: Iterable[pytest.Item]) -> None:
 
 
 class Collector:
-    """Collect the claims of every test; the cases of a parametrised test count once."""
+    """Collect the claims of every test. The cases of a parametrized test count once."""
 
     def __init__(self) -> None:
         self.tests: dict[str, set[str]] = defaultdict(set)

@@ -36,7 +36,7 @@ class Cast:
 
 
 def make_cast() -> Cast:
-    """Create everything in as few statements as possible: thousands of tests begin here."""
+    """Create the cast in as few statements as possible, because thousands of tests start with it."""
     research, product = Department.objects.bulk_create(
         [Department(name=name) for name in ("research", "product")]
     )

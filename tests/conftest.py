@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests, and the check of behaviour markers."""
+"""A PostgreSQL server for the tests, and a check of behaviour markers."""
 
 import os
 import sys
@@ -35,14 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Stop the announcer, which must not announce changes after the test's database is gone."""
+    """Stop the announcer. It must not announce changes after the test database is dropped."""
     if announcer := sys.modules.get("berth.server.web.live.announcer"):
         announcer.ANNOUNCER.rest()
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of the database server: DATABASE_URL, or a server started for this run."""
+    """Return the database server's URL: DATABASE_URL, or the URL of a server started for this run."""
     if url := os.environ.get("DATABASE_URL"):
         yield url
         return
@@ -61,7 +61,7 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Close the connections that test threads left open; the database could not be dropped with them."""
+    """Close the connections that test threads left open. They would keep the database from being dropped."""
     from berth.server.web.live import listener
 
     listener.LINGERS_SECONDS = 0.0  # the listener ends with the last page
@@ -75,7 +75,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid() AND usesysid IS NOT NULL"
-            )  # not autovacuum: only a superuser may end it
+            )  # except autovacuum, which only a superuser may end
 
 
 def url_of_test_database(postgres: str) -> str:
@@ -97,11 +97,11 @@ def env_of_children(postgres: str) -> dict[str, str]:
 
 @pytest.fixture
 def database_url(transactional_db: None, postgres: str) -> str:
-    """The URL of this test's database, for other processes."""
+    """Return the URL of this test's database for other processes."""
     return url_of_test_database(postgres)
 
 
 @pytest.fixture
 def child_env(transactional_db: None, postgres: str) -> dict[str, str]:
-    """The environment of a process that uses this test's database."""
+    """Return the environment of a process that uses this test's database."""
     return env_of_children(postgres)

@@ -1,8 +1,8 @@
 """Empty the test database after a test that committed, faster than Django's flush and without deadlocks.
 
 Django truncates every table, which takes exclusive locks, and then creates its permissions and content types
-again. Most tests write to a few of about 90 tables: only those are emptied, by `DELETE`, which does not wait
-for readers, and Django's own rows stay.
+again. Most tests write to a few of about 90 tables. Only those are emptied, by `DELETE`, which does not wait
+for readers. Django's own rows stay.
 """
 
 import time
@@ -10,9 +10,9 @@ import time
 from django.db import OperationalError, connection, transaction
 from django.test import TransactionTestCase
 
-# Written by migrations, never by tests.
+# Tables that migrations write and tests never change.
 CONSTANT_TABLES = ("auth_permission", "django_content_type", "django_migrations")
-# How long requests and threads that the test left behind may take to end before they are disconnected.
+# Time that leftover requests and threads have to end before they are disconnected.
 PATIENCE_SECONDS = 10.0
 ATTEMPTS = 3
 
@@ -49,7 +49,7 @@ AND state <> 'idle'
 
 
 def install() -> None:
-    """Create the function in the test database and have it called after each test that committed."""
+    """Create the function in the test database and call it after each test that committed."""
     with connection.cursor() as cursor:
         cursor.execute(FUNCTION)
     TransactionTestCase._fixture_teardown = lambda _: empty()  # type: ignore[attr-defined]
@@ -69,6 +69,6 @@ def empty() -> None:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute("SELECT empty_tables(%s)", [list(CONSTANT_TABLES)])
             return
-        except OperationalError:  # a deadlock with a request that has just begun
+        except OperationalError:  # a deadlock with a request that has just started
             if attempt == ATTEMPTS - 1:
                 raise

@@ -1,4 +1,4 @@
-"""Users with an API client each."""
+"""An API client for each user."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Caller:
 
 @lru_cache
 def one_client() -> Client:
-    """Return one client for all callers: creating it is slow, and tokens need no cookies."""
+    """Return one client for all callers. Creating a client is slow, and tokens need no cookies."""
     return Client()
 
 

@@ -1,4 +1,4 @@
-"""Tests of the limits on request bodies before Django sees them."""
+"""Tests for the limits on request bodies that apply before Django."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Tests that every change over REST leaves an audit row with its user."""
+"""Tests that every change over REST leaves an audit row that names the user."""
 
 from collections.abc import Callable
 from typing import Any

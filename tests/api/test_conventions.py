@@ -1,4 +1,4 @@
-"""Tests of authentication, rate limits and errors of all endpoints."""
+"""Tests for authentication, rate limits and errors on all endpoints."""
 
 from collections.abc import Callable
 from typing import Any

@@ -66,7 +66,7 @@ def test_docs_page_has_no_inline_script(db: None) -> None:
 
 
 def test_schema_names_are_unique() -> None:
-    """Two schemas of one name would be described as one."""
+    """OpenAPI would merge two schemas with equal names."""
     get_resolver().url_patterns  # noqa: B018, imports every view
     modules: dict[str, set[str]] = {}
     for shape in (*shapes_of(Answer), *shapes_of(Body)):

@@ -29,7 +29,7 @@ CHECK_NAMES = (
     "response_schema_conformance",
 )  # fmt: skip
 GROUPS = 4
-CALLS = 6  # of each operation; more calls found no more errors
+CALLS = 6  # per operation; more calls found no further errors
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def one_connection() -> Iterator[None]:
 
 @pytest.fixture
 def existing(cast: Cast) -> dict[str, Any]:
-    """Path parameters of objects that exist."""
+    """Return path parameters for existing objects."""
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     workloads.submit(acting=cast.dave, project=cast.vision, document=document())
     Node.objects.create(

@@ -1,6 +1,6 @@
 """Tests of tenant isolation by endpoint and role.
 
-Each row of MATRIX lists the responses to alice (platform admin), bob (department admin), carol (project
+Each row of MATRIX lists the statuses for alice (platform admin), bob (department admin), carol (project
 admin), dave (member), erin (viewer), grace (member of another department's project), frank (no role) and a
 request without a token.
 """
@@ -212,7 +212,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "cycles/{cycle}", None, {}, "200 404 404 404 404 404 404 401"),
 ]  # fmt: skip
 
-# Lists of tenants' objects: what each user sees in them, in the order of USERS.
+# Lists of tenants' objects, and the rows that each user sees, in the order of USERS.
 VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
     (
         "departments", "names", lambda item: item["name"],
@@ -258,7 +258,7 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 
 @dataclass(frozen=True)
 class Scene:
-    """`named`: ids of one object of each kind; those of projects belong to vision."""
+    """The cast and one object of each kind. `named` holds their ids; project objects belong to vision."""
 
     named: dict[str, object]
     callers: dict[str, Caller]
@@ -367,7 +367,7 @@ def test_matrix_covers_every_endpoint() -> None:
     listed = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}
-    workers |= {("GET", "workers/orders")}  # their authorization: test_sessions
+    workers |= {("GET", "workers/orders")}  # test_sessions covers their authorization
     public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines | workers
     assert _endpoints() - listed - public == set()
 

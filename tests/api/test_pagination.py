@@ -1,4 +1,4 @@
-"""Tests of pagination and of the number of queries per list."""
+"""Tests for pagination and the number of queries per list."""
 
 import uuid
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_list_query_count_does_not_grow_with_rows(cast: Cast, bob: Caller, name:
 
 def test_submission_query_count_does_not_grow_with_workloads(cast: Cast, dave: Caller) -> None:
     counts = []
-    dave.get("whoami")  # the first use of a token is stored
+    dave.get("whoami")  # the first use of a token writes a row
     for number in (5, 50):
         many_workloads(cast, number)
         with CaptureQueriesContext(connection) as captured:

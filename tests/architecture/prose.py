@@ -28,7 +28,7 @@ HEADLESS = re.compile(r"(?:Who|What|Whoever|Whose|Whatever)\b")
 HEADLESS_CONTEXT = re.compile(r"What if\b|Who am I\b|What's new\b")
 NOT_IMPERATIVE = re.compile(r"(?:\w+(?:ing|[^e]ed)|The|A|An|Who|What|Where|Whose|When|How|All|Every|It)\b")
 IMPERATIVES_LIKE_THESE = {"Bring", "Embed", "Feed", "Need", "Ping", "Seed", "Shed", "Speed", "String", "Wed"}
-# The Unix account; and identifiers of source documents.
+# The Unix account, and identifiers from the source documents.
 ALLOWED_TEXT = {"nobody"}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the behaviour markers and of their table."""
+"""Tests for the behaviour markers and the behaviour table."""
 
 from types import SimpleNamespace
 from typing import cast

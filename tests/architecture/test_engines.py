@@ -15,9 +15,9 @@ WITH_EFFECTS = {
     "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
     "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-# The simulator reads scenarios and traces from files and measures its own time; the engines get values.
+# The simulator reads scenarios and traces from files and measures its own time. The engines get values.
 ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
-# Libraries that only compute. A workload document is checked by its types before anything else sees it.
+# Libraries that only compute. Their types validate a workload document before any other code reads it.
 ALLOWED_LIBRARIES = {"cronsim", "numpy", "pydantic", "yaml"}
 ALLOWED_IN_CORE = {"pydantic", "pydantic_core"}
 

@@ -16,7 +16,7 @@ PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def stray_rows(text: str) -> list[str]:
-    """Return table rows outside a table: after a blank line, or without a header."""
+    """Return table rows outside any table: rows after a blank line and rows without a header."""
     stray = []
     for token in PARSER.parse(text):
         if token.type == "inline":
@@ -25,7 +25,7 @@ def stray_rows(text: str) -> list[str]:
 
 
 def uneven_rows(text: str) -> list[int]:
-    """Return the numbers, from 1, of rows with another number of cells than their table's header."""
+    """Return the line numbers, from 1, of rows that have more or fewer cells than their table's header."""
     uneven, lines = [], text.splitlines()
     for token in PARSER.parse(text):
         if token.type == "table_open" and token.map:

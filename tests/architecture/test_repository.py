@@ -1,4 +1,4 @@
-"""Tests of the structural rules of the repository."""
+"""Tests for the structural rules of the repository."""
 
 import ast
 import platform
@@ -42,7 +42,7 @@ def test_no_module_has_a_vague_name() -> None:
 
 
 def test_no_file_names_a_public_registry() -> None:
-    """Packages and images come from where the machine's own configuration says."""
+    """The machine's own configuration decides where packages and images come from."""
     hosts = re.compile(
         r"pypi\.org|pythonhosted\.|debian\.org|docker\.io|quay\.io|ghcr\.io|gcr\.io|registry\.k8s"
     )

@@ -1,4 +1,4 @@
-"""Tests that the tour names existing files in the order in which a submission passes through them."""
+"""Tests that the tour lists existing files in the order in which a submission passes through them."""
 
 import re
 import sys

@@ -14,7 +14,7 @@ from tests.cast import make_cast
 
 @pytest.fixture
 def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
-    """A backup of a small database with an eviction."""
+    """Back up a small database that contains an eviction."""
     cast = make_cast()
     train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
     factories.eviction(train, urgent, cast.pool)

@@ -35,7 +35,7 @@ def current_migrations() -> tuple[tuple[str, str], ...]:
 
 @pytest.fixture
 def berth_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home directory for restores in this process."""
+    """Set a home directory for restores in this process."""
     monkeypatch.setenv("BERTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DATABASE_URL", "that of the test, which the settings know")
 
@@ -122,7 +122,7 @@ def test_restore_is_refused_while_berth_runs(tmp_path: Path) -> None:
 def test_truncated_dump_is_rolled_back(
     admin: Berth, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """The checksum matches, so the restore reaches the database and is rolled back there."""
+    """The checksum matches, so the restore starts in the database and is rolled back."""
     file = tmp_path / "berth.backup"
     assert admin("backup", str(file)).returncode == 0
     assert admin("restore", str(file), url=empty_url).returncode == 0

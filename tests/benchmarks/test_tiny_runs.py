@@ -26,7 +26,7 @@ ONLY_DECISIONS = {"decide", "turns", "tenants", "openb"}
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
-    """Small files in the formats of the public traces, which are not in the repository."""
+    """Write small files in the formats of the public traces, which are not in the repository."""
     for name in ("openb", "philly"):
         (tmp_path / name).mkdir()
     (tmp_path / "openb/openb_node_list_gpu_node.csv").write_text(NODES)

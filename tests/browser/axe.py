@@ -1,11 +1,11 @@
-"""Accessibility checks by axe."""
+"""Accessibility checks with axe."""
 
 from typing import Any
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
-# Answers with the violations that count only: a report on every element is slow to send.
+# Returns only the serious violations, because a report on every element is slow to send.
 RUN = """async options => (await axe.run({resultTypes: ['violations'], ...options})).violations
   .filter(each => ['serious', 'critical'].includes(each.impact))
   .flatMap(each => each.nodes.slice(0, 3).map(

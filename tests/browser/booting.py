@@ -1,4 +1,4 @@
-"""A booting node of the scene."""
+"""A booting node in the scene."""
 
 from pools.models import NodePool
 from pools.services import edit_pool

@@ -1,4 +1,4 @@
-"""Chromium that may reach this machine only and reports every page error."""
+"""Chromium restricted to this machine, with a report of every page error."""
 
 import contextlib
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ QUIET = [
     "--disable-default-apps",
     "--disable-sync",
     "--no-first-run",
-    # Starting processes takes longer than loading pages: the pages of a context share one.
+    # Starting a process takes longer than loading a page, so the pages of a context share one process.
     "--process-per-site",
     "--disable-features=OptimizationHints,MediaRouter,Translate,SpareRendererForSitePerProcess",
     "--disable-domain-reliability",

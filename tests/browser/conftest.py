@@ -16,7 +16,7 @@ from tests.browser.site import serving
 from tests.browser.snapshot import Snapshot
 from tests.browser.warm import WarmContexts
 
-# Tests with other options are few: each has a context of its own.
+# Few tests use other options. Each of them gets its own context.
 REUSED_OPTIONS = {"viewport", "has_touch"}
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A browser that is closed before tests of another folder start an event loop."""
+    """Start a browser. It is closed before tests in another folder start an event loop."""
     with chromium() as started, pytest.MonkeyPatch.context() as patched:
         # The driver runs an event loop on this thread. Rows are created between its calls, never during one.
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def snapshots() -> list[Snapshot]:
-    """The snapshot of the scene, if there is one."""
+    """Hold the snapshot of the scene, if any."""
     return []
 
 
@@ -55,13 +55,13 @@ def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The server's home, which holds the directories of its pods."""
+    """Return the server's home, which contains the pod directories."""
     return tmp_path_factory.mktemp("web")
 
 
 @pytest.fixture(scope="session")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
-    """The address of one server for all tests, on the tests' database."""
+    """Return the address of one server for all tests, on the test database."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
     with serving(url, home) as started:
         yield started

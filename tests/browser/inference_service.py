@@ -1,4 +1,4 @@
-"""An inference service of the scene, in the middle of a scale-out."""
+"""An inference service in the scene, in the middle of a scale-out."""
 
 import math
 from datetime import datetime, timedelta
@@ -138,7 +138,7 @@ def _metrics(service: Service, now: datetime) -> None:
 
 
 def _window(now: datetime) -> Window:
-    """Return the last minute of samples: engines in full use, and requests queued."""
+    """Return a minute of samples with fully used engines and queued requests."""
     window = Window()
     names = tuple(f"engine_{number}" for number in range(4))
     for back in range(60, -1, -10):

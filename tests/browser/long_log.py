@@ -1,4 +1,4 @@
-"""A long log for the pods of a workload of the scene."""
+"""A long log for the pods of a workload in the scene."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Utilization measurements of the scene."""
+"""Utilization measurements in the scene."""
 
 import math
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ IDLE = ("embedding-refresh",)  # has never used its GPUs
 
 
 def create_measurements() -> None:
-    """Measure all running pods, but not the GPUs of the pool `local`."""
+    """Create measurements for all running pods, except for the GPUs in the pool `local`."""
     now = timezone.now()
     pods = Pod.objects.filter(state="running").select_related("workload", "allocation", "node__pool")
     for number, pod in enumerate(pods.order_by("created_at")):

@@ -1,4 +1,4 @@
-"""Every page of the scene, and what can be checked on any of them."""
+"""All pages of the scene, and checks that apply to every page."""
 
 from pathlib import Path
 

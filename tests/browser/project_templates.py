@@ -1,4 +1,4 @@
-"""Project templates of the scene."""
+"""Project templates in the scene."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ from tests.browser.scaling_history import create_scaling_history
 from tests.browser.usage_history import create_usage_history
 
 PASSWORD = "correct horse battery"
-# The tests' settings use a faster hasher than the server that checks it.
+# The server that checks the password does not use the faster hasher of the test settings.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
 SCALE_UP = "1 more node would be enough; the pool can grow."
 
@@ -58,7 +58,7 @@ def busy() -> Scene:
     create_usage_history(scene)
     create_templates(scene)
     create_measurements()
-    scene.slots = itertools.chain()  # used up, and generators cannot be copied
+    scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene
 
 

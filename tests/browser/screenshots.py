@@ -1,4 +1,4 @@
-"""Take screenshots of every page for the documentation: wide and narrow, with data and without.
+"""Take screenshots of every page for the documentation: wide and narrow, with and without data.
 
 python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME]
 """
@@ -21,7 +21,7 @@ LOOKS = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
-QUALITY = 0.7  # of WebP; all pages together stay below 5 MB
+QUALITY = 0.7  # WebP quality; all pages together stay below 5 MB
 # Chromium is the only image library that the tests need.
 TO_WEBP = """async ([png, quality]) => {
   const image = new Image();

@@ -1,4 +1,4 @@
-"""A web server in a process of its own, on a free port."""
+"""A web server in its own process, on a free port."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A copy of the scene, from which its rows are written again within tenths of a second."""
+"""A copy of the scene that restores its rows within tenths of a second."""
 
 import pickle
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.browser.scene import Scene, busy
 from tests.emptying import CONSTANT_TABLES
 
 SCHEMA = "scene_copy"
-# Whole hours; all other points in time are moved by the age of the copy.
+# Whole hours stay as they are. All other timestamps are moved by the age of the copy.
 NOT_MOVED = {("scheduler_usagehour", "hour")}
 
 
@@ -26,7 +26,7 @@ class Snapshot:
 
     @classmethod
     def take(cls) -> "Snapshot":
-        """Create the scene in the empty database and copy its tables into a schema of their own."""
+        """Create the scene in the empty database and copy its tables into a separate schema."""
         taken_at = timezone.now()
         scene = busy()
         with transaction.atomic(), connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Accessibility of the login page and of dialogs by axe: no serious violations."""
+"""Accessibility tests for the login page and dialogs with axe."""
 
 from tests.browser.axe import accessibility_faults
 from tests.browser.chromium import settled

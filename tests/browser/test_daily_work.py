@@ -1,4 +1,4 @@
-"""Browser tests of daily work: submit, watch, explain, set quotas, see changes live."""
+"""Browser tests for daily work: submit, watch, explain, set quotas, see changes live."""
 
 import re
 import time
@@ -98,16 +98,16 @@ def test_change_during_a_fetch_triggers_another_fetch(opened: Open, scene: Scene
         fetched = []
 
         def delay_first(route: Route) -> None:
-            """Delay the first answer, which predates a second change, until that change was announced."""
+            """Delay the first response until a second change, made later, has been announced."""
             fetched.append(route.request.url)
-            if len(fetched) > 1:  # the fetch that follows
+            if len(fetched) > 1:  # the second fetch
                 route.fallback()
                 return
             response = route.fetch()
             workloads.resume(acting=acting(scene, "ada"), workload=waiting)
             time.sleep(1)
             route.fulfill(response=response)
-            fetched.append("delayed answer")
+            fetched.append("delayed response")
 
         page.route(f"**/workloads/{waiting.pk}", delay_first)
         workloads.suspend(acting=acting(scene, "ada"), workload=waiting)
@@ -130,7 +130,7 @@ def test_filters_are_in_the_url_and_survive_a_reload(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.get_by_label("Project").select_option("vision")
-        page.wait_for_url(re.compile("project=vision"))  # each step starts from the answer to the one before
+        page.wait_for_url(re.compile("project=vision"))  # each step needs the response to the previous step
         page.get_by_role("link", name=re.compile("^Running")).click()
         page.wait_for_url(re.compile("state=running"))
         page.get_by_role("searchbox").fill("segment")

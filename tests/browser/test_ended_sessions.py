@@ -1,4 +1,4 @@
-"""Browser tests of sessions that end while a form is filled in: the input is restored after sign-in."""
+"""Browser tests for sessions that end while a form is filled in. Input is restored after sign-in."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Browser tests of every page: what it loads, its layout, its accessibility, its tables."""
+"""Browser tests for every page: requests, layout, accessibility and tables."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from tests.browser.pages import FORMS, all_paths
 from tests.browser.scene import Scene
 from tests.browser.walk import MOST_SCRIPT_BYTES, Visit, Walk, inspect, visit
 
-pytestmark = pytest.mark.timeout(600)  # seconds; whichever test comes first takes the walk
+pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run does the whole walk
 
 
 @pytest.fixture(scope="session")
 def walks() -> list[Walk]:
-    """The walk through every page, once a test has asked for it."""
+    """Hold the walk through every page once a test has requested it."""
     return []
 
 
@@ -21,7 +21,7 @@ def walks() -> list[Walk]:
 def walk(walks: list[Walk], transactional_db: None, request: pytest.FixtureRequest) -> Walk:
     if not walks:
         opened, scene = request.getfixturevalue("opened"), request.getfixturevalue("scene")
-        # Without motion, the menu is in its place as soon as the page is as narrow as a phone.
+        # Without animations, the menu is in its final position as soon as the page is as narrow as a phone.
         with opened("ada", reduced_motion="reduce") as (page, faults):
             pages = [inspect(page, path, in_depth=True) for path in all_paths(scene)]
             forms = [inspect(page, path, in_depth=False) for path in FORMS]
@@ -75,7 +75,7 @@ VIOLATIONS = """document.addEventListener('securitypolicyviolation', event =>
     console.error(`${event.violatedDirective} forbids ${event.blockedURI} ${event.sample} on ${location}`))"""
 
 
-# Lists with actions, with date filters and of Django's own, and forms with Berth's and Django's widgets.
+# Lists with actions or date filters, Django's own lists, and forms with Berth's and Django's widgets.
 # tests/web/test_admin_site.py shows that no page of the admin site has inline scripts.
 ADMIN_PAGES = (
     "/admin/projects/workload/", "/admin/scheduler/eviction/", "/admin/auth/user/", "/admin/auth/user/add/",

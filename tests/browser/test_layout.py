@@ -1,4 +1,4 @@
-"""Layout tests of menus, dialogs and the admin site's filters."""
+"""Layout tests for menus, dialogs and admin site filters."""
 
 import pytest
 from playwright.sync_api import ViewportSize, expect
@@ -12,7 +12,7 @@ from tests.browser.scene import Scene
 def test_admin_date_filter_is_usable_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
-    """Its library covers the first field with a note on server time while the time zone is unknown."""
+    """While the time zone is unknown, Django covers the first field with a note on server time."""
     with opened("ada", viewport=viewport) as (page, faults):
         settled(page, "/admin/scheduler/eviction/")
         page.get_by_text("Filters").first.click()
@@ -56,7 +56,7 @@ def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open)
 
 
 def test_confirmation_of_a_lower_maximum_is_in_view(opened: Open, scene: Scene) -> None:
-    """The form is longer than the screen and was scrolled to its button."""
+    """The form is longer than the screen, and the test scrolls to the button."""
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/node-pools/train")
         page.locator("#pool-settings").click()

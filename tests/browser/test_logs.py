@@ -1,4 +1,4 @@
-"""Browser tests of logs on the workload page: follow, search and download."""
+"""Browser tests for logs on the workload page: follow, search and download."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 
 @pytest.fixture
 def pods(scene: Scene, home: Path) -> list[Pod]:
-    """Pods of a workload that runs on this machine."""
+    """Return the pods of a workload that runs on this machine."""
     workload = scene.workloads["diffusion-xl"]
     scene.pools["train"].runtime = "local"
     scene.pools["train"].save()

@@ -1,4 +1,4 @@
-"""Browser tests of the page of joined machines."""
+"""Browser tests for the page of joined machines."""
 
 from datetime import timedelta
 from typing import Any

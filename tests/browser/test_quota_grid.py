@@ -1,4 +1,4 @@
-"""Browser tests of the quota grid: spreadsheet editing and conflicts."""
+"""Browser tests for the quota grid: spreadsheet editing and conflicts."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from tests.journeys.installation import until
 
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
-    """Return the cell in the row of the owner and the column of the pool and field."""
+    """Return the cell in the owner's row and the column for the pool and field."""
     heads = page.locator("#quota-grid thead [data-field]")
     columns = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
     row = page.locator(f"#quota-grid tbody tr[data-name='{owner}']")
@@ -25,7 +25,7 @@ def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Loc
 
 
 def draft_cells(page: Page) -> dict[tuple[str, str], str]:
-    """Return the texts in the draft by owner and field."""
+    """Return the cell texts of the draft by owner and field."""
     draft: dict[str, Any] = json.loads(page.locator("input[name=draft]").input_value() or '{"cells": []}')
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
@@ -79,7 +79,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened:
 
 
 def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene: Scene) -> None:
-    """Deleting differs from 0: limit, weight and rank are deleted and restored with the quota."""
+    """Unlike setting 0 GPUs, deleting a quota also deletes its limit, weight and rank. Reverting restores them."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
         settled(page, "/quotas")
@@ -105,7 +105,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         limit.focus()
         page.keyboard.type("14")
         page.keyboard.press("Enter")
-        expect(vision).to_have_text("8")  # setting one of its values undoes the deletion
+        expect(vision).to_have_text("8")  # setting a value of the quota undoes the deletion
         expect(sums).to_have_text(before)
         page.keyboard.press("Control+z")
         expect(vision.locator("ins")).to_have_text(NO_QUOTA)
@@ -119,7 +119,7 @@ def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene:
         vision.focus()
         page.keyboard.type("0")
         page.keyboard.press("Enter")
-        expect(limit).to_have_text("∞")  # defaults of a new quota
+        expect(limit).to_have_text("∞")  # default for a new quota
         page.keyboard.press("Control+z")
         expect(limit).to_have_text(NO_QUOTA)
         page.goto("/quotas/changes")
@@ -158,7 +158,7 @@ def test_conflict_between_deleting_and_changing_a_quota_is_resolved_by_the_user(
         ada.get_by_role("button", name="Apply").click()
         expect(ada.get_by_text("1 quota deleted.")).to_be_visible()
         expect(alert).to_contain_text("ada deleted the quota, yours is 5")
-        expect(cell(bert, "vision")).to_have_text("0")  # value of the quota if it is created again
+        expect(cell(bert, "vision")).to_have_text("0")  # value if the user creates the quota again
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
@@ -232,7 +232,7 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
         expect(alert).to_contain_text("Quota, GPUs of vision on train: ada set 6, yours is 7")
         expect(cell(bert, "vision", field="rank")).to_have_text(
             "4"
-        )  # not edited here, so it is updated at once
+        )  # this admin has not edited the cell, so the live update applies at once
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
         bert.get_by_role("button", name="Keep mine: Quota, GPUs of vision on train").click()
@@ -241,7 +241,7 @@ def test_conflicting_edits_of_a_quota_are_resolved_cell_by_cell(opened: Open, sc
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_text("1 quota saved.")).to_be_visible()
-        expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # updated live for the first admin, too
+        expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # the first admin gets the live update too
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.rank) == (7000, 15_000, 5.0, 4)

@@ -1,4 +1,4 @@
-"""Browser tests of the submission form, its document and the prediction while typing."""
+"""Browser tests for the submission form, its document and the prediction while typing."""
 
 import re
 

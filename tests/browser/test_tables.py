@@ -1,4 +1,4 @@
-"""Browser tests of tables and charts: sorting, search and CSV export."""
+"""Browser tests for tables and charts: sorting, search and CSV export."""
 
 from playwright.sync_api import expect
 

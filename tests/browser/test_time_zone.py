@@ -1,4 +1,4 @@
-"""Browser tests of the time zone: the browser reports it, and the server reads and writes times in it."""
+"""Browser tests for the time zone that the browser reports and the server uses."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -31,7 +31,7 @@ def tomorrow_at_nine() -> datetime:
 def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto(path)
-        page.goto(path)  # the first answer is sent before the browser has reported its zone
+        page.goto(path)  # the server sends the first response before the browser has reported its time zone
         expect(page.locator("body")).to_contain_text(text)
 
 

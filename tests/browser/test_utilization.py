@@ -1,4 +1,4 @@
-"""Browser tests of utilization on pages: it refreshes and keeps what is open."""
+"""Browser tests for utilization on pages: refreshes keep opened parts open."""
 
 from playwright.sync_api import expect
 

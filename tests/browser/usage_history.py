@@ -1,4 +1,4 @@
-"""Reproducible usage history of the scene."""
+"""Reproducible usage history in the scene."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""A walk through every page as an admin: each is loaded once and checked in every way."""
+"""A walk through every page as an admin. Each page is loaded once for all checks."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from tests.browser.chromium import NARROW, WIDE, Faults, settled
 from tests.browser.pages import DUPLICATE_IDS, LAYOUT_FAULTS, UNNAMED, layout_faults
 
 MOST_SCRIPT_BYTES = 200_000
-# Scripts of the page and what they import; the second fetch is answered from the cache.
+# Scripts on the page and their imports. The cache serves the second fetch.
 SCRIPT_BYTES = """async () => {
     const loaded = performance.getEntriesByType('resource').map(each => each.name);
     const named = [...document.scripts].map(each => each.src);
@@ -37,7 +37,7 @@ CHARTS = """[...document.querySelectorAll('main .step-chart, main .mosaic[role=i
 
 @dataclass
 class Visit:
-    """One loaded page and what was found on it."""
+    """One loaded page and the results of its checks."""
 
     path: str
     status: int
@@ -60,7 +60,7 @@ class Walk:
 
 
 def visit(page: Page, path: str) -> Visit:
-    """Load the page and check what every page has in common."""
+    """Load the page and run the checks that apply to every page."""
     response = settled(page, path)
     return Visit(
         path=path,
@@ -77,7 +77,7 @@ def visit(page: Page, path: str) -> Visit:
 def inspect(page: Page, path: str, *, in_depth: bool) -> Visit:
     """Load the page and check its layout in both widths and themes.
 
-    With `in_depth`, also check its accessibility, tables and charts. In the dark theme only the contrast
+    With `in_depth`, also check accessibility, tables and charts. In the dark theme only the contrast
     can differ.
     """
     visited = visit(page, path)

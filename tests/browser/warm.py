@@ -1,4 +1,4 @@
-"""Browser contexts that tests use one after the other."""
+"""Browser contexts that tests reuse."""
 
 import contextlib
 import json

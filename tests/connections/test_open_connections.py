@@ -1,7 +1,7 @@
 """Tests that open sockets and streams end soon after their session, token or role.
 
-Everything goes through a real server. The deadlines allow for a busy machine and are still far below the
-minute after which rights are checked in any case.
+All requests go through a real server. The deadlines allow for a busy machine and are still far below the
+minute after which permissions are checked in any case.
 """
 
 import json
@@ -64,7 +64,7 @@ class Site:
             yield connection
 
     def speak(self, kind: str = "log") -> None:
-        """Cause a message on every open socket of this kind."""
+        """Trigger a message on every open socket of this kind."""
         if kind == "live":
             make.scaling(self.cast.pool, "ready", "answers", at=make.ago())
         else:
@@ -92,7 +92,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
 
 
 def code_of(connection: ClientConnection) -> int:
-    """Return the code with which the socket is closed, ignoring messages before it."""
+    """Return the close code of the socket. Earlier messages are ignored."""
     deadline = time.monotonic() + SOON
     try:
         while True:
@@ -138,7 +138,7 @@ def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callabl
     with site.socket(kind, cookie) as connection, site.socket(kind, cookie_of(site.cast.carol.user)) as other:
         end(cookie, user)
         assert code_of(connection) == SIGNED_OUT
-        if end is not expire_session:  # expires every session
+        if end is not expire_session:  # expire_session ends every session
             site.speak(kind)
             assert other.recv(SOON), "another user's socket stays open"
 
@@ -150,7 +150,7 @@ def test_log_closes_when_the_role_is_removed(site: Site) -> None:
 
 
 def test_live_socket_omits_a_project_after_its_role_is_removed(site: Site) -> None:
-    """The row is deleted by hand, so nothing announces the change."""
+    """The test deletes the row directly, so no announcement is made."""
     with site.socket("live", cookie_of(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()
@@ -247,7 +247,7 @@ def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: py
 
 
 def test_socket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This happens when a browser leaves the page at once."""
+    """This happens when a browser leaves the page immediately."""
     user = site.cast.dave.user
     assert user is not None
 

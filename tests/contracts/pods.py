@@ -44,7 +44,7 @@ def running(runtime: Runtime, pod_id: str) -> PodReport:
 
 
 class Stage(Protocol):
-    """Control over the pods of one runtime, for the contract tests."""
+    """Control over a runtime's pods for the contract tests."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -60,15 +60,15 @@ class Stage(Protocol):
     def let_crash(self, pod_id: str, number: int) -> None: ...
 
     def say(self, pod_id: str, data: bytes) -> None:
-        """Let the pod write `data` to its log, and wait until it is there."""
+        """Let the pod write `data` to its log, and wait until the log contains it."""
 
     def work(self, pod_id: str) -> None:
-        """Let the pod use CPU for a moment in a child process, and wait until that has ended."""
+        """Let a child process of the pod use CPU for a moment, and wait until that child has exited."""
 
     def pass_grace(self, seconds: int) -> None: ...
 
     def restart(self) -> Runtime:
-        """Return a new runtime on the same state, as after a restart."""
+        """Return a new runtime with the same state, as after a restart."""
 
 
 class LocalStage:
@@ -130,7 +130,7 @@ class LocalStage:
 
 
 class RayStage(LocalStage):
-    """Pods are the same shells, as jobs on a real Ray cluster that all tests share."""
+    """Pods are shells that run as jobs on a real Ray cluster, which all tests share."""
 
     def __init__(self, cluster: RayCluster, root: Path) -> None:
         self.cluster, self.berth = cluster, root
@@ -181,7 +181,7 @@ class FakeStage:
 
 
 def alive(pid: int) -> bool:
-    """Return whether the process runs; a zombie does not."""
+    """Return True if the process runs and is not a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -47,7 +47,7 @@ class RayCluster:
             "label": label_of(instance_id), "address": address, "head": f"{head}:{self._gcs}",
             "is_head": not self.at, "secret": SECRET, "root": str(self.home(instance_id)),
             "devices": len(devices), "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
-            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path may have 107 bytes
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # socket paths are limited to 107 bytes
         }  # fmt: skip
         settings = self.root / f"{instance_id}.json"
         settings.write_text(json.dumps(config))
@@ -130,7 +130,7 @@ def ray_cluster(root: Path) -> Iterator[RayCluster]:
 def name_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""  # it ended meanwhile
+    return ""  # the process has exited in the meantime
 
 
 def _sockets(root: int) -> set[str]:
@@ -138,7 +138,7 @@ def _sockets(root: int) -> set[str]:
     sockets = set()
     for pid in [root, *descendants(root)]:
         descriptors: list[Path] = []
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # the process has exited in the meantime
             descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
         for fd in descriptors:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Contract tests of every provider."""
+"""Contract tests for every provider."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    """A provider with capacity for four instances of two GPUs; bare moto has unlimited capacity."""
+    """Return a provider with capacity for four instances of two GPUs. Bare moto has unlimited capacity."""
     match request.param:
         case "fake":
             yield FakeProvider(capacity=4)

@@ -1,4 +1,4 @@
-"""Contract tests of the Ray runtime on a real cluster."""
+"""Contract tests for the Ray runtime on a real cluster."""
 
 import contextlib
 import inspect
@@ -45,7 +45,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-# The whole contract runs here, because the tests of one file share a process and its cluster.
+# All contract tests run in this file, because the tests in one file share a process and its cluster.
 globals().update(
     {
         name: claim
@@ -123,13 +123,13 @@ def test_ports_bound_to_all_addresses_require_the_secret(cluster: RayCluster) ->
     open_ports = cluster.ports_on_all_addresses()
     assert open_ports, "raylets and the head's store do, with the secret"
     for port in open_ports:
-        with contextlib.suppress(httpx.TransportError):  # they speak gRPC
+        with contextlib.suppress(httpx.TransportError):  # these ports speak gRPC
             answer = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=2, trust_env=False)
             assert answer.status_code in (401, 403), (port, answer.text[:200])
 
 
 def test_grpc_services_require_the_secret_on_every_port(cluster: RayCluster) -> None:
-    """The services that listen on all addresses: the head's store, raylets and their agents."""
+    """The head's store, the raylets and their agents listen on all addresses."""
     refusals = dict.fromkeys(GUARDED, 0)
     for port in cluster.ports_on_all_addresses():
         for call in GUARDED:
@@ -153,7 +153,7 @@ def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_pat
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
     stage.restart()
-    stage.runtime.glance()  # as the watch does, which may begin before the nodes are set
+    stage.runtime.glance()  # as the watch does, which may start before the nodes are set
     report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.look(["p-1"])["p-1"] == report

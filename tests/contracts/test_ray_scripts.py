@@ -1,4 +1,4 @@
-"""Tests of the scripts that add a machine to a Ray cluster and remove it."""
+"""Tests for the scripts that add machines to a Ray cluster and remove them."""
 
 import io
 import os
@@ -78,7 +78,7 @@ def test_machine_runs_pods_between_start_and_stop_script(tmp_path: Path) -> None
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
-    """The head's machine restarts it at the same address. Pods that ran are reported as lost, once."""
+    """The machine restarts its Ray head at the same address. Running pods are reported as lost once."""
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
@@ -99,7 +99,7 @@ def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
         [head] = [pid for pid in descendants(loop) if "ray.node.main" in _command(pid)]
         os.kill(head, signal.SIGKILL)
         for node in nodes:
-            # STOPPED: the node ended its pods and was back before Berth looked.
+            # STOPPED: the node stopped its pods and had returned before Berth checked.
             assert ended(runtime, names[node]).cause in EXTERNAL_CAUSES
         for node in nodes:
             pod = order(f"{names[node]}-again", "echo", "back", instance_id=node.instance_id)

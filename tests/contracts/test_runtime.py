@@ -1,4 +1,4 @@
-"""Contract tests of every runtime; `test_ray.py` runs them on Ray."""
+"""Contract tests for every runtime. `test_ray.py` runs them on Ray."""
 
 import select
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
 def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
-    stage.say("p-1", b"here\n")  # by now it ignores SIGTERM
+    stage.say("p-1", b"here\n")  # from here on, the pod ignores SIGTERM
     stage.runtime.stop("p-1", 1)
     assert stage.runtime.look(["p-1"])["p-1"].state == PodState.RUNNING
     stage.pass_grace(1)

@@ -1,4 +1,4 @@
-"""Tests of logins to the embedded PostgreSQL."""
+"""Tests for logins to the embedded PostgreSQL."""
 
 import os
 import shutil
@@ -31,20 +31,20 @@ INSERT INTO runs (name) VALUES ('first');
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory with a path short enough for a socket and accessible to PostgreSQL's account."""
+    """Create a directory that PostgreSQL's account can enter, with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
         yield Path(made)
 
 
 @pytest.fixture
 def new_cluster(place: Path) -> Embedded:
-    """A cluster that has not been made yet."""
+    """Return a cluster that has not been created yet."""
     return Embedded(place / "postgres", FAST_SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def made_once() -> Iterator[Path]:
-    """One cluster as this release makes it, and one as the previous release did, to be copied."""
+    """Create one cluster as this release does and one as the previous release did. Tests copy them."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as made:
         Embedded(Path(made) / "present" / "postgres", FAST_SETTINGS).prepare()
         create_older_cluster(Embedded(Path(made) / "older" / "postgres", FAST_SETTINGS))
@@ -53,7 +53,7 @@ def made_once() -> Iterator[Path]:
 
 @pytest.fixture
 def cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
-    """A cluster that was prepared before and has never run."""
+    """Return a prepared cluster that has never run."""
     return copied(made_once / "present", new_cluster)
 
 
@@ -63,7 +63,7 @@ def older_cluster(made_once: Path, new_cluster: Embedded) -> Embedded:
 
 
 def copied(source: Path, cluster: Embedded) -> Embedded:
-    """Copy the files with their owner, which is the account of PostgreSQL."""
+    """Copy the files and keep their owner, PostgreSQL's account."""
     subprocess.run(["cp", "-a", f"{source}/.", str(cluster.data.parent)], check=True)
     return cluster
 
@@ -80,7 +80,7 @@ def as_role(cluster: Embedded, role: str, password: str = "") -> str:
 
 
 def create_older_cluster(cluster: Embedded) -> None:
-    """Create a cluster as the previous release did: every local user is its superuser."""
+    """Create a cluster as the previous release did, with every local user as a superuser."""
     cluster._create()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
@@ -212,7 +212,7 @@ Embedded(pathlib.Path(sys.argv[1])).prepare()
 
 
 def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
-    """Prepare the cluster in a process, and kill it as soon as `exists` exists."""
+    """Prepare the cluster in a process, and kill the process as soon as `exists` exists."""
     process = subprocess.Popen([sys.executable, "-c", PREPARE, str(cluster.data)])
     deadline = time.monotonic() + 60
     while not exists.exists():
@@ -221,7 +221,7 @@ def prepare_and_kill(exists: Path, cluster: Embedded) -> None:
         time.sleep(0.001)
     process.kill()
     process.wait()
-    while cluster.holder() is not None:  # processes it had started end too
+    while cluster.holder() is not None:  # child processes of the killed process end too
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

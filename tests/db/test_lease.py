@@ -1,4 +1,4 @@
-"""Tests of leases: one leader at a time, and no writes by a former one."""
+"""Tests for leases: one leader at a time, and no writes by a former leader."""
 
 import subprocess
 import sys

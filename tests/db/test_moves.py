@@ -1,4 +1,4 @@
-"""Tests of compare-and-set on a column."""
+"""Tests for compare-and-set on a column."""
 
 import pytest
 from django.contrib.auth.models import User

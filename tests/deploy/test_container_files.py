@@ -1,4 +1,4 @@
-"""Tests of the compose file and the Containerfile that need no container tools."""
+"""Tests for the compose file and the Containerfile that need no container tools."""
 
 import re
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ BERTH = {name: service for name, service in COMPOSE["services"].items() if name 
 
 
 def module_of(command: list[str]) -> str:
-    """The module that a command starts, with the Django command."""
+    """Return the module that a command starts, together with its Django command."""
     assert command[:2] == ["python", "-m"]
     return " ".join(command[2:4] if command[2] == "django" else command[2:3])
 

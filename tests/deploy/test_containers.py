@@ -1,4 +1,4 @@
-"""Tests of the container image and the compose file, built with buildah and started with podman.
+"""Tests for the container image and the compose file, built with buildah and started with podman.
 
 The base image is BERTH_TEST_BASE_IMAGE, or a minimal Debian made with debootstrap from the mirror in
 BERTH_TEST_DEBIAN_MIRROR or in this machine's apt configuration. The build installs packages with the pip
@@ -30,7 +30,7 @@ PACKAGES = (
 )
 PROGRAMS = ("buildah", "podman", "podman-compose", "runc", "debootstrap")
 PIP_OPTIONS = {"index-url", "extra-index-url", "find-links", "cert", "proxy", "trusted-host"}
-# Stands in for the image of PostgreSQL, with the programs that the `embedded` extra brings.
+# Replaces the PostgreSQL image, with the programs from the `embedded` extra.
 POSTGRES = """\
 FROM {image}
 USER 0
@@ -55,7 +55,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
-    """Run a program with images, containers and networks of this module. The function returns its output."""
+    """Return a function that runs a program with this module's images, containers and networks."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         pytest.fail(
@@ -88,7 +88,7 @@ def _isolated(folder: Path) -> dict[str, str]:
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
     )
-    # crun refuses cgroup version 1. The limits hold where root may not raise its own.
+    # crun refuses cgroup version 1. The limits are for machines where root may not raise its own limits.
     runtime = "crun" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "runc"
     (folder / "containers.conf").write_text(
         f'[containers]\ndefault_ulimits = ["nofile=1024:2048", "nproc=1000:1000"]\n'
@@ -101,7 +101,7 @@ def _isolated(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The server's image, built as the documentation says."""
+    """Build the server image as the documentation says."""
     base = os.environ.get("BERTH_TEST_BASE_IMAGE") or _debian(run, tmp_path_factory.mktemp("base"))
     run(
         "buildah", "build", "--isolation", "chroot", "--network", "host",
@@ -122,7 +122,7 @@ def _debian(run: Run, folder: Path) -> str:
 
 
 def _apt_mirror() -> str:
-    """The Debian mirror that this machine installs its own packages from."""
+    """Return the Debian mirror from which this machine installs its own packages."""
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(LABEL) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"],
         capture_output=True, text=True, check=False,
@@ -134,7 +134,7 @@ def _apt_mirror() -> str:
 
 
 def _pip_volumes(folder: Path) -> list[str]:
-    """Options that give the build this user's package indexes, folders of packages among them."""
+    """Return options that give the build this user's package indexes, including package folders."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
@@ -144,7 +144,7 @@ def _pip_volumes(folder: Path) -> list[str]:
     (folder / "pip.conf").write_text("[global]\n" + "".join(f"{k} = {v}\n" for k, v in options.items()))
     paths = {str(folder / "pip.conf"): "/etc/pip.conf"}
     for word in " ".join(options.values()).split():
-        # A local index refers to files beside its own folder.
+        # A local index refers to files next to its folder.
         path = Path(word.removeprefix("file://"))
         path = path.parent if word.startswith("file://") else path
         if path.is_absolute() and path.exists():
@@ -162,7 +162,7 @@ def postgres(run: Run, image: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def get(address: str, **headers: str) -> str:
-    """The body of a good answer, or nothing."""
+    """Return the body of a successful response, or an empty string."""
     try:
         response = httpx.get(address, headers=headers, trust_env=False, timeout=10)
     except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""Test of two web processes and two schedulers, with one of each killed."""
+"""Failover test with two web processes and two schedulers. One of each is killed."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ from tests.cast import make_cast, training
 from tests.journeys.installation import free_port, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180), pytest.mark.django_db(transaction=True)]
-TAKES_OVER_WITHIN = 30.0  # the lease runs for 10 s; a busy machine looks for it late
+TAKES_OVER_WITHIN = 30.0  # the lease lasts 10 s, and a busy machine notices its end late
 
 
 @pytest.fixture
 def start(child_env: dict[str, str], tmp_path: Path) -> Iterator[object]:
-    """Start a Python module as a process that ends with the test."""
+    """Return a function that starts a Python module as a process, which ends with the test."""
     running: list[subprocess.Popen[bytes]] = []
     env = {**child_env, "BERTH_HOME": str(tmp_path / "home"), "BERTH_SECRET_KEY": "k" * 50}
 
@@ -80,4 +80,5 @@ def test_standby_scheduler_and_second_web_process_take_over(start) -> None:  # t
     assert time.monotonic() - killed < TAKES_OVER_WITHIN
     lease = Lease.objects.get(name="scheduler")
     assert lease.epoch == epoch + 1
-    until(lambda: Workload.objects.get().explained_at, TAKES_OVER_WITHIN)  # the new leader has decided on it
+    # The new leader has decided on the workload.
+    until(lambda: Workload.objects.get().explained_at, TAKES_OVER_WITHIN)

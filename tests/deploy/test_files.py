@@ -1,4 +1,4 @@
-"""Tests that the files in deploy/ match Berth and are valid for their programs."""
+"""Tests that the files in deploy/ match Berth and that systemd and nginx accept them."""
 
 import os
 import re

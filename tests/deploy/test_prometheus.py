@@ -1,4 +1,4 @@
-"""Tests of rules and panels with a real Prometheus that scrapes a real Berth."""
+"""Tests for rules and panels with a real Prometheus that scrapes a real Berth."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def test_every_panel_has_data_and_every_rule_loads(prometheus: str) -> None:
     while not (query_prometheus(prometheus, "query", query="berth_build_info") or {}).get("result"):
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    time.sleep(3)  # a rate takes two scrapes
+    time.sleep(3)  # a rate needs two scrapes
     loaded = [rule for group in query_prometheus(prometheus, "rules")["groups"] for rule in group["rules"]]
     assert len(loaded) == len(yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
     assert {rule["health"] for rule in loaded} == {"ok"}

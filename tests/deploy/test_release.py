@@ -1,4 +1,4 @@
-"""Tests of the release script: files, checksums, bill of materials, refusals."""
+"""Tests for the release script: files, checksums, bill of materials and refusals."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ psycopg[binary]==3.3.9 \\
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a draft release of this checkout, built without a network."""
+    """Build a draft release of this checkout without a network, and return its folder."""
     out = tmp_path_factory.mktemp("release") / "dist"
     command = [sys.executable, str(ROOT / "deploy" / "release.py"), "--draft", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")

@@ -130,7 +130,7 @@ def test_edit_is_exact_or_refused(
     text = "".join(f"{line}   # c{number}\n" if line.endswith(": 1") else f"{line}\n"
                    for number, line in enumerate(text.split("\n")))  # fmt: skip
     if yaml.safe_load(text) != document:
-        return  # the comment fell into a text
+        return  # the comment landed inside a string
     try:
         changed = edited(text, at) if take else edited(text, at, value)
     except CannotEdit:

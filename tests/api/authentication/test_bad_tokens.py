@@ -1,4 +1,4 @@
-"""Tests that repeated invalid tokens throttle their sender only."""
+"""Tests that repeated invalid tokens throttle only their sender."""
 
 from typing import Any
 

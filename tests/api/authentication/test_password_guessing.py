@@ -1,4 +1,4 @@
-"""Tests of the limits on guessing passwords."""
+"""Tests for the limits on password guessing."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -21,12 +21,12 @@ def reset_rate_limits(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
     cache.clear()
     monkeypatch.setattr(
         "berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9)
-    )  # no window ends
+    )  # so that no window ends during a test
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": LIMIT}
 
 
 def by_form(name: str, password: str, address: str) -> int:
-    """Return the status that REST would have; the page answers 200 to a wrong password."""
+    """Return the status that REST would return. The page returns 200 for a wrong password."""
     answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
     return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)
 

@@ -1,4 +1,4 @@
-"""Tests of changing a password over REST."""
+"""Tests for password changes over REST."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ OLD, NEW = "correct horse battery", "a better horse battery"
 
 @pytest.fixture(autouse=True)
 def frozen_rate_limit_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Freeze the clock of the rate limits, so that no window ends during a test."""
+    """Freeze the rate limit clock so that no window ends during a test."""
     monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 

@@ -1,4 +1,4 @@
-"""Tests of failed boots over REST, on the page and in notifications; EC2 is moto's server."""
+"""Tests for failed boots over REST, on the page and in notifications. Moto's server stands in for EC2."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -53,12 +53,12 @@ class Ec2Pool:
             self.now += timedelta(seconds=step)
 
     def join(self) -> None:
-        """Let the running machines join, as their user data would."""
+        """Let the running machines join, as their user data does."""
         Node.objects.filter(state__in=PENDING).update(joined_at=self.now)
 
     @property
     def launches(self) -> list[int]:
-        """Seconds after the start at which machines were provisioned."""
+        """Return the seconds after the start at which machines were provisioned."""
         events = ScalingEvent.objects.filter(kind="provision").order_by("pk")
         return [round((event.at - START).total_seconds()) for event in events]
 

@@ -1,4 +1,4 @@
-"""Tests of machines that join pools over REST and receive instructions."""
+"""Tests for machines that join pools over REST and receive instructions."""
 
 import os
 import subprocess
@@ -150,7 +150,7 @@ def test_valid_machine_is_accepted_from_a_throttled_address(
 
 
 def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal: NodePool) -> None:
-    """This also covers a machine whose response was lost: only it has the secret."""
+    """This also covers a machine that never received the response with its secret."""
     former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 409, (
@@ -192,7 +192,7 @@ def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal: NodePool
     assert metal.last_error == f"could not order 1 node (capacity): {reason}"
 
 
-# --- machines of an order
+# --- ordered machines
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
 
 
 def machine_program(live_server: LiveServer, state: Path, token: str) -> "subprocess.Popen[bytes]":
-    """Start the program that machines run, as a process that calls more often."""
+    """Start the join program as a process with a shorter call interval."""
     env = {
         **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
         "BERTH_MACHINE_STATE": str(state), "BERTH_METADATA_URL": "http://127.0.0.1:9",

@@ -35,7 +35,7 @@ def metal(cast: Cast) -> NodePool:
 
 @pytest.fixture
 def secret(alice: Caller, metal: NodePool) -> str:
-    """The secret of a machine whose node has been requested."""
+    """Return the secret of a machine whose node has been requested."""
     machine_secret = join(alice)
     reconcile_pool(metal, nodes_desired=1)
     return machine_secret
@@ -132,7 +132,7 @@ def test_machines_can_download_the_worker_code(client: Any, db: None) -> None:
 def test_join_program_runs_the_installation_script_between_calls(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program and script are those that machines run."""
+    """The test runs the same program and script as a machine."""
     (tmp_path / "wheels").mkdir()
     wheel(tmp_path / "wheels", "cloudpickle", version("cloudpickle"))
     wheel(tmp_path / "wheels", "lib", "1.0")

@@ -1,4 +1,4 @@
-"""Tests of the Prometheus metrics of node pools."""
+"""Tests for node pool metrics in Prometheus format."""
 
 import pytest
 

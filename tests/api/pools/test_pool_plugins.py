@@ -1,4 +1,4 @@
-"""Tests of plugins and environments of pools over REST."""
+"""Tests for pool plugins and environments over REST."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tests of scaling pools down and of disruption budgets over REST."""
+"""Tests for pool scale-down and disruption budgets over REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from tests.fakes.provider import FakeProvider
 
 @pytest.fixture
 def nodes(cast: Cast) -> list[Node]:
-    """Four nodes; the third has a preemptible workload, the fourth a non-preemptible one."""
+    """Create four nodes: the third runs a preemptible workload, the fourth a non-preemptible workload."""
     NodePool.objects.update(nodes_desired=4, operational_since=make.ago(hours=3))
     rows = [make.node(cast.pool, ordinal) for ordinal in range(4)]
     make.place(make.workload(cast.vision, "train", phase="running"), rows[2], [0])

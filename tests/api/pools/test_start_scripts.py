@@ -1,4 +1,4 @@
-"""Tests of the reports that machines send about start scripts."""
+"""Tests for the start script reports that machines send."""
 
 import time
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal: Nod
 
 
 def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
-    """Machine and node name are the same; only the instance differs."""
+    """Both reports name one machine and one node. Only the instance differs."""
     secret = join(alice)
     reconcile_pool(metal, nodes_desired=1)
     former = call_in(secret).json()["instance"]

@@ -1,4 +1,4 @@
-"""Tests of pending reasons over REST, as the scheduler's loop decides them."""
+"""Tests for pending reasons over REST, as decided in the scheduler loop."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def cluster(alice: Caller) -> Cluster:
-    """Two nodes of two GPUs, 8 cores and 8 GiB: the pool's maximum."""
+    """Create two nodes, the pool's maximum. Each has two GPUs, 8 cores and 8 GiB."""
     create(alice, 2)
     cluster = Cluster(FakeProvider(boots_at_once=True))
     cluster.run(15)

@@ -1,4 +1,4 @@
-"""Tests of a pool's queue and of the eviction matrix over REST."""
+"""Tests for pool queues and the eviction matrix over REST."""
 
 from projects.models import Workload
 from tests import factories as make

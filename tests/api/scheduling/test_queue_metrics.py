@@ -1,4 +1,4 @@
-"""Tests of the Prometheus metrics of waits, queues, services and deliveries."""
+"""Tests for Prometheus metrics about waits, queues, services and deliveries."""
 
 import re
 from datetime import timedelta

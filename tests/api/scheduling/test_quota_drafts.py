@@ -1,4 +1,4 @@
-"""Tests of previewing, applying and reverting quota changes over REST."""
+"""Tests for previewing, applying and reverting quota changes over REST."""
 
 from typing import Any
 

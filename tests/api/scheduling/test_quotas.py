@@ -1,4 +1,4 @@
-"""Tests of setting quotas over REST."""
+"""Tests for setting quotas over REST."""
 
 from django.utils import timezone
 

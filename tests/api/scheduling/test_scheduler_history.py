@@ -1,4 +1,4 @@
-"""Tests of evictions and cycles over REST and of access to metrics."""
+"""Tests for evictions and cycles over REST, and for access to metrics."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ from tests.scraping import scraped
 
 @pytest.fixture
 def evictions(cast: Cast) -> list[Eviction]:
-    """Evictions: vision reclaimed by ads, ads preempted by search, and vision moved."""
+    """Create three evictions: ads reclaims from vision, search preempts ads, and vision is moved."""
 
     def eviction(kind: str, victim: Any, preemptor: Any, **changes: Any) -> Eviction:
         return Eviction.objects.create(
@@ -131,7 +131,7 @@ def test_metrics_are_computed_from_the_database(cast: Cast, evictions: list[Evic
 def test_metrics_need_a_token_from_every_address(
     db: None, alice: Caller, bob: Caller, caller: Any, settings: Any
 ) -> None:
-    """Loopback needs one too, because tenants' pods run on the server's machine."""
+    """Loopback needs a token too, because tenants' pods run on the server's machine."""
     for address in ("127.0.0.1", "::1", "203.0.113.9"):
         answer = Client().get("/metrics", REMOTE_ADDR=address)
         assert answer.status_code == 401

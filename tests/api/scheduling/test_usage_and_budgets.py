@@ -22,7 +22,7 @@ OF_VISION = "budgets/projects/vision"
 
 @pytest.fixture
 def hour(cast: Cast) -> Callable[..., UsageHour]:
-    """Create the usage of one user in one project and hour."""
+    """Return a function that creates one user's usage in one project and hour."""
 
     def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
         owner = getattr(cast, project)
@@ -116,10 +116,10 @@ def test_error_for_an_invalid_budget_names_the_field(bob: Caller, body: dict, pa
 
 def test_forecast_extrapolates_the_last_seven_days(cast: Cast, hour) -> None:
     budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
-    hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # last month's
+    hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # in the previous month
     hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
     hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU over seven days
-    hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # another department's
+    hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # in another department
     (standing,) = standings([budget], MIDDLE)
     assert (standing.used, standing.percent) == (184, 18.4)
     assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)

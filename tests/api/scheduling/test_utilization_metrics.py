@@ -1,4 +1,4 @@
-"""Tests of the Prometheus metrics of utilization."""
+"""Tests for utilization metrics in Prometheus format."""
 
 import pytest
 from django.utils import timezone

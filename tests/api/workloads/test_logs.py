@@ -127,7 +127,7 @@ def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod,
 
 @pytest.fixture(params=["pages", "rest"])
 def served(request: pytest.FixtureRequest) -> Any:
-    """The application as Django's handler and as the REST router in front of it."""
+    """Return the application, either as Django's handler or as the REST router in front of Django."""
     pages = get_asgi_application()
     return RestRouter(pages) if request.param == "rest" else pages
 

@@ -1,4 +1,4 @@
-"""Tests of links to the ports of workloads."""
+"""Tests for workload port links."""
 
 import re
 from collections.abc import Callable
