@@ -1,4 +1,4 @@
-"""Factories for rows as services and the scheduler write them."""
+"""Factories for rows like those that services and the scheduler write."""
 
 import itertools
 from datetime import datetime, timedelta
@@ -160,7 +160,7 @@ def used(
     at: datetime | None = None,
     busy_at: datetime | None = None,
 ) -> PodUtilization:
-    """Create the last measurement of a pod; `busy` is a percentage per device."""
+    """Create the last measurement of a pod. `busy` is a percentage per device."""
     devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
     return PodUtilization.objects.create(
         pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
@@ -172,7 +172,7 @@ def used_then(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UtilizationPoint:  # fmt: skip
-    """Create the usage of a pod in the minute or hour from `at`; `gpus` devices were `busy` percent."""
+    """Create a pod's usage in the minute or hour from `at`. `gpus` devices were `busy` percent utilized."""
     began = at.replace(second=0, microsecond=0, **({"minute": 0} if step == 3600 else {}))
     measured = gpus * MILLI * step
     return UtilizationPoint.objects.create(

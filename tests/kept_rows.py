@@ -1,4 +1,4 @@
-"""Rows that all tests of a file share."""
+"""Rows shared by all tests in a file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from pytest_django import DjangoDbBlocker
 
 @contextmanager
 def kept_rows(blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Keep the rows that the block creates until it ends.
+    """Keep the rows created in the block until the block ends.
 
     Each test runs in a savepoint, so its own changes are undone. No test of the file may commit.
     """

@@ -1,4 +1,4 @@
-"""Web processes on the database of the test, started as `berth up` does."""
+"""Web processes on the test's database, started as `berth up` starts them."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ PROGRAM = ("-m", "berth.server.up.web")
 def web_processes(
     env: dict[str, str], home: Path, count: int = 1, program: Sequence[str] = PROGRAM
 ) -> Iterator[list[str]]:
-    """Run `count` processes during the block and yield their addresses; they share the test's secret key."""
+    """Run `count` processes during the block and yield their addresses. They share the test's secret key."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running, addresses = [], []
     starts, holds_back = os.pipe()

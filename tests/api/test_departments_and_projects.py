@@ -1,4 +1,4 @@
-"""Tests of departments, projects and members over REST."""
+"""Tests for departments, projects and members over REST."""
 
 from tests.api.conftest import Caller
 from tests.cast import Cast

@@ -1,4 +1,4 @@
-"""Tests of the OpenAPI description and its documentation page."""
+"""Tests for the OpenAPI description and its documentation page."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tests of every documented operation with generated input."""
+"""Tests for every documented operation with generated input."""
 
 import json
 import zlib

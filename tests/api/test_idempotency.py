@@ -1,4 +1,4 @@
-"""Tests of requests with an idempotency key."""
+"""Tests for requests with an idempotency key."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

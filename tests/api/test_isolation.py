@@ -1,4 +1,4 @@
-"""Tests of tenant isolation by endpoint and role.
+"""Tests for tenant isolation by endpoint and role.
 
 Each row of MATRIX lists the statuses for alice (platform admin), bob (department admin), carol (project
 admin), dave (member), erin (viewer), grace (member of another department's project), frank (no role) and a

@@ -1,4 +1,4 @@
-"""Tests of the documentation: tables are rendered as such, and paths exist."""
+"""Tests for the documentation: tables are rendered as such, and paths exist."""
 
 import re
 from pathlib import Path

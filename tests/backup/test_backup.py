@@ -1,4 +1,4 @@
-"""Tests of backup and restore."""
+"""Tests for backup and restore."""
 
 import json
 from pathlib import Path

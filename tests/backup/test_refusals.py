@@ -1,4 +1,4 @@
-"""Tests of backups that are refused."""
+"""Tests for backups that are refused."""
 
 import dataclasses
 import io

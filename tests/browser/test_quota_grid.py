@@ -79,7 +79,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied_in_the_grid(opened:
 
 
 def test_quota_is_deleted_in_the_draft_applied_and_reverted(opened: Open, scene: Scene) -> None:
-    """Unlike setting 0 GPUs, deleting a quota also deletes its limit, weight and rank. Reverting restores them."""
+    """Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them."""
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
         settled(page, "/quotas")

@@ -1,4 +1,4 @@
-"""Tests of the socket directory of the embedded database."""
+"""Tests for the socket directory of the embedded database."""
 
 import os
 import stat

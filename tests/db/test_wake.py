@@ -1,4 +1,4 @@
-"""Tests of waking loops by commits, files and reconnection."""
+"""Tests for waking loops by commits, files and reconnection."""
 
 import os
 import threading

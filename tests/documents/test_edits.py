@@ -1,4 +1,4 @@
-"""Tests of edits to YAML text that preserve comments and layout."""
+"""Tests for edits to YAML text that preserve comments and layout."""
 
 import contextlib
 from typing import Any

@@ -2,8 +2,8 @@
 
     python -m tests.engine.mutant CLUSTERS
 
-Run in the copy, by `test_mutations`. CLUSTERS is a file with a list of scenarios. Prints the broken laws and
-the failed stories as JSON.
+`test_mutations` runs this program in the copy. CLUSTERS is a file with a list of scenarios. It prints
+the broken laws and the failed stories as JSON.
 """
 
 import json

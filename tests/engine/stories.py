@@ -46,7 +46,7 @@ def _wanted(expect: Story) -> dict[str, Story]:
 
 
 def _outcome(answer: Story, wanted: Story) -> Story:
-    """Return those parts of the workload's outcome that the story checks."""
+    """Return the parts of the workload's outcome that the story checks."""
     reasons = [blocker["reason"] for blocker in answer["blockers"]]
     pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
     outcome: Story = {

@@ -1,4 +1,4 @@
-"""Tests of the engine's actions on small clusters."""
+"""Tests for the engine's actions on small clusters."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_project_at_its_limit_preempts_its_own_workloads() -> None:
     assert stopped(plan) == {"low"}
     assert all(
         step.reserved for step in bundle.steps if isinstance(step, Place)
-    )  # the limit applies in the meantime
+    )  # the limit allows no start before the victim has stopped
 
 
 @pytest.mark.shows("RAI-31", "RAI-32")

@@ -1,4 +1,4 @@
-"""No gang is refused where an arrangement exists."""
+"""Tests that no gang is refused if an arrangement exists."""
 
 import pytest
 from hypothesis import given, settings
@@ -81,7 +81,7 @@ def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
 
 
 def test_two_groups_get_the_racks_that_fit_both() -> None:
-    """The first group fits in either rack but must leave the only one that fits the second."""
+    """The first group fits in either rack but must leave the only rack that fits the second group."""
     rack = TopologyConstraint(required="rack")
     small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)
     large = Group("large", (role("l", 2, ask=request(2)),), 1, rack)
@@ -93,7 +93,7 @@ def test_two_groups_get_the_racks_that_fit_both() -> None:
 
 
 def test_spread_replicas_and_tolerations_are_solved_together() -> None:
-    """A role that tolerates the taint leaves the untainted node to the role that does not."""
+    """The tolerant role leaves the untainted node to the role without a toleration."""
     hardy = role("hardy", 2, ask=request(1), tolerations=(Toleration("kept"),), spread_per_node=1)
     plain = role("plain", 1, ask=request(2))
     cluster = gangs("w", (hardy, plain)).node("a", 2).node("b", 2, taints=(Taint("kept"),))
@@ -102,7 +102,7 @@ def test_spread_replicas_and_tolerations_are_solved_together() -> None:
 
 
 def test_fractions_of_two_devices_leave_devices_for_the_next_replica() -> None:
-    """Halves on the two fullest devices would leave one open device, too few for the second replica."""
+    """Halves of the two fullest devices would leave the second replica only one device."""
     cluster = gangs("w", (role("pair", 2, ask=request(0.5, devices=2)),)).node("n", 3)
     cluster.running("x", "a", "n", 0.6).running("y", "a", "n", 0.5).running("z", "a", "n", 0.5)
     assert [step.devices for step in steps(cluster.decide()) if step.workload == "w"] == []
@@ -114,7 +114,7 @@ def test_fractions_of_two_devices_leave_devices_for_the_next_replica() -> None:
 
 @pytest.mark.parametrize(("word", "device"), [("binpack", 1), ("spread", 2), ("fragmentation", 1)])
 def test_fraction_takes_fullest_device_with_binpack_and_emptiest_with_spread(word: str, device: int) -> None:
-    """Free: 0.3, 0.5 and all of the third device; requested: 0.4."""
+    """The devices have 0.3, 0.5 and 1.0 free. The request is 0.4."""
     pool = Pool("default", Strategy(word), Strategy(word))
     cluster = World(pool=pool, n=3).department("d", None).project("a", "d", None)
     cluster.running("x", "a", "n", 0.7).running("y", "a", "n", 0.5).queued("w", "a", gpus=0.4)
@@ -123,7 +123,7 @@ def test_fraction_takes_fullest_device_with_binpack_and_emptiest_with_spread(wor
 
 
 def test_memory_request_uses_a_device_with_enough_free_share() -> None:
-    """Three quarters of the small device, a quarter of the large one."""
+    """The request is three quarters of the small device and a quarter of the large device."""
     cluster = gangs("w", (role("r", 3, ask=request(gpu_memory=6000)),))
     cluster.node("large", 1, gpu_memory_mib=24_000).node("small", 1, gpu_memory_mib=8000)
     plan = cluster.decide()

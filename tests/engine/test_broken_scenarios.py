@@ -1,4 +1,4 @@
-"""Every broken scenario file ends in an answer or a one-line error."""
+"""Tests that a broken scenario file gives either a result or a one-line error."""
 
 import copy
 import json
@@ -68,7 +68,7 @@ PLACES = list(places(GOOD))
 
 @st.composite
 def broken(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw the good file after a few mutations: something removed, doubled, renamed or replaced."""
+    """Draw a valid file with a few mutations: parts removed, duplicated, renamed or replaced."""
     document = copy.deepcopy(GOOD)
     for _ in range(draw(st.integers(1, 3))):
         *way, last = draw(st.sampled_from(PLACES))

@@ -1,4 +1,4 @@
-"""Inconsistent snapshots are reported, skipped and never made worse."""
+"""Tests that inconsistent objects in a snapshot are reported, skipped and never made worse."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A carried layout leads to the same plans as a fresh one."""
+"""Tests that a carried layout leads to the same plans as a fresh layout."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ MOMENTS = (0, 1, 5, 60, 4000)
 
 
 def changed(draw: Any, snapshot: Snapshot, others: tuple[Workload, ...]) -> Snapshot:
-    """Draw changes between two cycles: to workloads, to the usage of queues, now and then to nodes."""
+    """Draw changes between two cycles: to workloads, to queue usage and occasionally to nodes."""
     workloads = list(snapshot.workloads)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(0, len(workloads) - 1)))
@@ -118,7 +118,7 @@ def test_carried_layout_leads_to_the_same_plan_as_a_fresh_layout(
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(MOMENTS)))
         snapshot = changed(data.draw, snapshot, others)
-    for plan, seen in unread:  # refusals are expanded when they are read
+    for plan, seen in unread:  # plans expand their refusals on first access
         assert plan == decide(seen)
 
 
@@ -140,7 +140,7 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 def test_differences_are_detected_at_every_position(
     before: list[int], now: list[int], changed: set[int], anew: set[int]
 ) -> None:
-    """`anew`: the same values in other objects."""
+    """`anew` numbers the workloads that equal copies replace."""
     workloads = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
     was = tuple(workloads[number] for number in before)
     are = tuple(

@@ -1,4 +1,4 @@
-"""Decay of usage by half-life, window and calendar."""
+"""Tests for usage decay by half-life, window and calendar."""
 
 import math
 from itertools import groupby
@@ -73,7 +73,7 @@ def shares_held(
     half_lives: int = 8,
     **mode: Any,
 ) -> tuple[list[dict[str, int]], int]:
-    """Return the GPUs of a 16-GPU node that each queue holds, cycle by cycle, and the number of evictions."""
+    """Return the GPUs of a 16-GPU node allocated to each queue in each cycle, and the number of evictions."""
     settings = {"mode": "time_based", "half_life": HALF_LIFE, "k": 1.0} | mode
     above = departments or dict.fromkeys(sizes, "d")
     document: dict[str, Any] = {
@@ -104,7 +104,7 @@ def shares_held(
 
 
 def parts(held: list[dict[str, int]]) -> dict[str, float]:
-    """Return each queue's part of all GPUs held."""
+    """Return each queue's part of all allocated GPUs."""
     whole = sum(sum(gpus.values()) for gpus in held)
     return {queue: sum(gpus[queue] for gpus in held) / whole for queue in held[0]}
 
@@ -117,14 +117,14 @@ def longest(held: list[dict[str, int]], queue: str, holding: bool) -> int:
 @pytest.mark.shows("RAI-75", "RAI-76", "RAI-77", "RAI-78", "RAI-81")
 @pytest.mark.parametrize(("queues", "gpus"), [(2, 16), (2, 9), (3, 16), (6, 9)])
 def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
-    """Each holds its part of the time within a tenth of it, and no turn outlasts a half-life."""
+    """Each queue runs for its part of the time, give or take a tenth. No turn outlasts a half-life."""
     sizes = {f"q{number}": (gpus,) for number in range(queues)}
     held, evicted = shares_held(sizes)
     for queue, part in parts(held).items():
         assert part == pytest.approx(1 / queues, rel=0.1), parts(held)
         assert longest(held, queue, holding=True) <= HALF_LIFE
         assert longest(held, queue, holding=False) <= (queues - 1) * HALF_LIFE
-    assert evicted <= 20 * queues  # turns, not eviction in every cycle
+    assert evicted <= 20 * queues  # evictions mark turns and do not happen in every cycle
 
 
 @pytest.mark.shows("RAI-78")
@@ -193,7 +193,7 @@ def test_rounding_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
 @pytest.mark.shows("RAI-74", "RAI-78")
 @pytest.mark.parametrize("sizes", [((16,), (16,)), ((16,),) * 3, ((16,), (1,))], ids=str)
 def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) -> None:
-    """Debt does not carry past the end of a window, so it is repaid within it."""
+    """Debt ends with its window, so it is repaid within the window."""
     window = 120
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, _ = shares_held(queues, half_lives=9, half_life=None, window=window, tumbling=True)

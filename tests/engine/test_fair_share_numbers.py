@@ -1,4 +1,4 @@
-"""Fair shares match worked numbers and a plain calculation."""
+"""Tests that fair shares match worked examples and a simple calculation."""
 
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,7 @@ def computed_shares(total: int, queues: list[dict[str, Any]], **pool: Any) -> di
 
 
 def document(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, Any]:
-    """Return a scenario of one department whose projects hold nothing and request whole GPUs."""
+    """Return a scenario with one department whose projects have nothing allocated and request whole GPUs."""
     return {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", **pool}],

@@ -1,4 +1,4 @@
-"""Estimated start times and their limits."""
+"""Tests for estimated start times and their limits."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def expected(world: World) -> dict[str, Forecast]:
 
 
 def full(**more: int) -> World:
-    """Return a full cluster: of eight GPUs, half are free in 600 s and half in 1200 s."""
+    """Return a full cluster of eight GPUs. Half become free in 600 s, half in 1200 s."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
@@ -46,7 +46,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
 
 
 def test_no_estimate_where_capacity_is_not_the_only_blocker() -> None:
-    """An estimate that is always "now" would be useless and would change in every cycle."""
+    """A constant estimate of "now" would be useless and would change in every cycle."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
     assert expected(world.queued("p/a", "p", 1))["p/a"] == Forecast(None, DUE)

@@ -1,4 +1,4 @@
-"""Tests of the gang, role and queues that a workload's pods belong to."""
+"""Tests for the gang, role and queues that a workload's pods belong to."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ROLES = (role("leader", 1, 1, request(1)), role("worker", 1, 3, request(0.5)))
 
 
 def cluster(**first_pods: int) -> World:
-    """Return a workload of two roles with some pods already running on a node of its pool."""
+    """Return a cluster in which some pods of a two-role workload already run."""
     world = World(n=4).department("d", 8).project("p", "d", 8).project("other", "d", 0)
     world.queued("w", "p", roles=ROLES)
     if first_pods:

@@ -24,14 +24,14 @@ from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.laws import broken_laws
 from tests.engine.reference.laws_of_shares import capacity
 
-SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # look for a smaller counterexample, for some minutes
+SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # search some minutes for a smaller counterexample
 EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
 def lawfully(examples: int) -> Callable[[Test], Test]:
-    """Run a test on random clusters, the same ones each time unless `BERTH_LAWS` is set."""
+    """Run a test on random clusters, which differ between runs only if `BERTH_LAWS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
@@ -124,7 +124,7 @@ def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any],
 @lawfully(30)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_unchanged_cluster_stops_evicting(document: dict[str, Any]) -> None:
-    """No two workloads evict each other in turn: after a while evictions end."""
+    """No two workloads evict each other in turn. After a while, evictions end."""
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):
@@ -157,7 +157,7 @@ def test_decide_does_not_change_the_snapshot(document: dict[str, Any]) -> None:
 
 def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
     entitlement = queue.entitlements.get(pool, Entitlement())
-    grain = 10**9  # usage is measured: rounded as finely as the engine rounds it
+    grain = 10**9  # measured usage, rounded as finely as in the engine
     return Claimant(
         queue.name,
         entitlement.quota[resource],
@@ -229,7 +229,7 @@ claims = st.builds(
 def test_more_weight_rank_or_quota_never_lowers_a_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
-    """Checked on the reference calculation, which the engine agrees with."""
+    """The test uses the reference calculation, which gives the engine's results."""
     claimants = [replace(claim, name=f"q{number}") for number, claim in enumerate(drawn)]
     first = claimants[0]
     if better == "weight":

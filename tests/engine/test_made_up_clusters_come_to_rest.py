@@ -1,4 +1,4 @@
-"""Random clusters, simulated to the end and judged by the result alone.
+"""Tests that simulate random clusters to the end and judge only the result.
 
 `BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """
@@ -15,7 +15,7 @@ from tests.engine.reference.clusters import MEMORY, clusters
 from tests.engine.test_laws import lawfully
 
 CYCLES = 40
-QUIET = 5  # number of last cycles that must bring no decision
+QUIET = 5  # number of final cycles without any decision
 Document = dict[str, Any]
 # Reasons that keep a workload pending although a node has room for it.
 BOUND = {
@@ -56,7 +56,7 @@ def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> 
 @lawfully(40)
 @given(document=clusters())
 def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
-    """Its project has neither quota nor weight and it is the last in the queue.
+    """The workload is last in the queue, and its project has neither quota nor weight.
 
     A placed workload may block a move, so that another reclaim evicts one more.
     """

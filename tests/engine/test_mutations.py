@@ -1,4 +1,4 @@
-"""Break one engine rule at a time and check that tests notice."""
+"""Break one engine rule at a time and check that the tests detect it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The queue order matches a plain count on one large node."""
+"""Tests that the queue order matches a simple count on one large node."""
 
 from typing import Any
 

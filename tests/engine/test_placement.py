@@ -1,4 +1,4 @@
-"""Tests of where replicas are placed: nodes, devices, racks and arrangements."""
+"""Tests for the placement of replicas on nodes, devices and racks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the ports that a workload document declares."""
+"""Tests for the ports that a workload document declares."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reclaim matches a brute-force search."""
+"""Tests that reclaim matches a brute-force search."""
 
 from typing import Any
 

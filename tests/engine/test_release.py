@@ -1,4 +1,4 @@
-"""Tests of node release: a node is released only if its workloads fit elsewhere without a loss."""
+"""Tests for node release: a node is released only if its workloads fit elsewhere without a loss."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_node_with_least_work_to_lose_is_released_first() -> None:
     made.running("c", "p", "n3", 1, since=1000)
     release = release_of(made)
     assert release is not None
-    assert release.node == "n1"  # 300 GPU-seconds; the others lose 2,000 and 1,000
+    assert release.node == "n1"  # n1 loses 300 GPU-seconds; the other nodes lose 2,000 and 1,000
     assert [step.node for step in release.bundles[0].steps] == ["n1", "n2"]
 
 
@@ -94,7 +94,7 @@ def test_node_is_not_released_when_the_move_loses_too_much_work() -> None:
 
 
 def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
-    """One replica moves, all four lose their work."""
+    """One replica moves, and all four replicas lose their work."""
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK)
     assert release_of(made, ("n2",)) is not None
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK + 60)

@@ -1,4 +1,4 @@
-"""Tests of traces and their replay."""
+"""Tests for traces and their replay."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -15,7 +15,7 @@ from scheduler.simulator.replay.records import Records, area
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.scenario.errors import ScenarioError
 
-NODES = "vc,node_num\nred,4\nblue,4\n"  # a quarter each: one node of 8 GPUs
+NODES = "vc,node_num\nred,4\nblue,4\n"  # scaled to a quarter: one node of 8 GPUs each
 HEAD = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 
@@ -61,7 +61,7 @@ def test_longer_cycles_batch_more_arrivals(tmp_path: Path) -> None:
     for last in play(trace, Policy.FAIR, records, apart=60):
         step = last
     starts = sorted((job.first_start or 0) - trace.begins for job in records.jobs.values())
-    assert starts == [0, 60, 60]  # the first at once, the others in the next cycle
+    assert starts == [0, 60, 60]  # the first job starts at once, the others in the next cycle
     assert (step.cycles, step.ended) == (2, 3)
 
 
@@ -80,7 +80,7 @@ def test_evicted_job_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     anew, summary_anew = replay(trace)
     goes_on, summary = replay(trace, checkpoint=200)
     victim = next(job for job in goes_on.jobs.values() if job.stops)
-    ran = 501 - (0 if victim.submitted == trace.begins else 1)  # until its eviction
+    ran = 501 - (0 if victim.submitted == trace.begins else 1)  # seconds until the victim's eviction
     assert (summary["lost_gpu_hours"], summary_anew["lost_gpu_hours"]) == (
         round((ran - 400) * 8 / 3600, 1),
         round(ran * 8 / 3600, 1),
@@ -128,7 +128,7 @@ def test_openb_trace_has_gpu_fractions_and_models(tmp_path: Path) -> None:
     (tmp_path / "node_list.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn,64000,1000,1,T4\n")
     for policy in (Policy.FAIR, Policy.SKIP):
         _, summary = replay(find(str(tmp_path / "pods.csv"), tmp_path), policy)
-        assert summary["jobs"] == {"arrived": 4, "completed": 3, "never_started": 1}  # no A100 here
+        assert summary["jobs"] == {"arrived": 4, "completed": 3, "never_started": 1}  # the nodes have no A100
         assert summary["queueing"]["p50"] == 0
 
 

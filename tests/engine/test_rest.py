@@ -1,4 +1,4 @@
-"""A simulation stops at rest, and continuing would change nothing.
+"""Tests that a simulation stops at rest and that continuing would change nothing.
 
 `BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
 """

@@ -1,4 +1,4 @@
-"""Tests of scenario files: what is accepted, and the errors of wrong keys."""
+"""Tests for scenario files: accepted keys, and errors for invalid keys."""
 
 import json
 from pathlib import Path

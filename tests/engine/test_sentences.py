@@ -1,4 +1,4 @@
-"""Blocker sentences agree in number."""
+"""Tests that blocker sentences are grammatical."""
 
 import re
 from typing import Any

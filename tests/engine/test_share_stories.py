@@ -137,5 +137,5 @@ def test_reported_requests_reproduce_the_division(cluster: Any) -> None:
         for division in story:
             for each in division.inputs:
                 assert each.share == getattr(mine[each.queue].share, division.resource)
-        if len(snapshot.pools) == 1:  # with more pools, a placement in one may change the demand of another
+        if len(snapshot.pools) == 1:  # a placement may change the demand on other pools
             assert story == divisions(snapshot, pool.name)

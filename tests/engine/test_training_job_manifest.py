@@ -1,4 +1,4 @@
-"""TrainingJob manifests are accepted unchanged."""
+"""Tests that TrainingJob manifests are accepted unchanged."""
 
 from collections import Counter
 from dataclasses import replace

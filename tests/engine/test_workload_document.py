@@ -1,4 +1,4 @@
-"""Workload documents: what is accepted, and how errors are reported."""
+"""Tests for workload documents: accepted keys and error reports."""
 
 from typing import Any
 

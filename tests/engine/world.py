@@ -1,4 +1,4 @@
-"""Build a small cluster for tests. GPUs and CPUs in whole units, times in seconds before or after NOON."""
+"""Build a small cluster for tests. GPUs and CPUs are whole units, times are seconds before or after NOON."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -31,7 +31,7 @@ NOON = 1_800_000_000
 def request(gpus: float = 1, devices: int | None = None, cpu: float = 0, memory: int = 0,
             *, gpu_memory: int = 0, limit_cpu: float | None = None,
             limit_memory: int | None = None) -> Request:  # fmt: skip
-    """Return a request for `gpus` whole devices, or a fraction of one (or of each of `devices`)."""
+    """Return a request for `gpus` whole devices, or for a fraction of one device or of each of `devices`."""
     if gpu_memory:
         return Request(0, devices or 1, gpu_memory, milli(cpu), memory, milli(cpu), memory)
     whole = gpus >= 1
@@ -54,7 +54,7 @@ def role(
 
 
 class World:
-    """A cluster with one pool, `default` unless one is passed. Quotas of queues are in GPUs."""
+    """A cluster with one pool, by default `default`. Quotas are in GPUs."""
 
     def __init__(self, *, pool: Pool | None = None, **nodes: int) -> None:
         self.pools = [pool or Pool("default")]

@@ -17,7 +17,7 @@ from pools.providers.base import (
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call raise; with `after`, only once its work is done, as when a response is lost."""
+    """Make the next call raise. With `after`, the work is done first, as if the response were lost."""
 
     kind: ProviderErrorKind = ProviderErrorKind.BROKEN
     message: str = "scripted failure"
@@ -26,13 +26,13 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Make the next order return `more` instances more (or fewer) than it requests."""
+    """Make the next order return `more` extra instances, or fewer if negative."""
 
     more: int = 0
 
 
 class FakeProvider:
-    """A provider in memory with at most `capacity` instances.
+    """An in-memory provider with at most `capacity` instances.
 
     Unless `boots_at_once` is set, instances stay booting until `boot` is called.
     """
@@ -50,11 +50,11 @@ class FakeProvider:
     # --- controlled by the test
 
     def next(self, call: str, *trouble: Fail | Answer) -> None:
-        """Set the trouble of the next calls of `provision`, `list_instances` or `terminate`, one each."""
+        """Script the next calls of `provision`, `list_instances` or `terminate`, one entry per call."""
         self.trouble.setdefault(call, deque()).extend(trouble)
 
     def boot(self, *instance_ids: str) -> None:
-        """Make the named instances ready; without names, all of them."""
+        """Make the named instances ready, or all instances if no name is passed."""
         for instance_id in instance_ids or tuple(self._instances):
             if self._instances[instance_id][1].state == InstanceState.BOOTING:
                 self._set(instance_id, InstanceState.READY)
@@ -71,7 +71,7 @@ class FakeProvider:
         self._instances[instance.instance_id] = pool, instance
 
     def living(self, pool: str | None = None) -> tuple[Instance, ...]:
-        """Return the instances that cost money now, whether or not they are listed."""
+        """Return the instances that cost money now, including unlisted instances."""
         return tuple(instance for _, instance in self._pairs(pool) if instance.state != InstanceState.GONE)
 
     @property

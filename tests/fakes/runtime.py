@@ -1,4 +1,4 @@
-"""A scriptable runtime in memory, for tests and simulations."""
+"""A scriptable in-memory runtime for tests and simulations."""
 
 import os
 from collections import deque
@@ -42,7 +42,7 @@ class _Pod:
 
 
 class FakeRuntime:
-    """A runtime in memory.
+    """An in-memory runtime.
 
     Without `runs_at_once`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
     Time passes with `clock`; `look` ends the pods whose lifetime or grace period is over.
@@ -110,7 +110,7 @@ class FakeRuntime:
         return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))
 
     def lose_everything(self) -> None:
-        """Forget every pod, as after the loss of the machine."""
+        """Forget every pod, as after losing the machine."""
         self._pods.clear()
 
     # --- the port

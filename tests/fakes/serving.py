@@ -8,7 +8,7 @@ from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call raise; with `after`, only once its work is done, as when a response is lost."""
+    """Make the next call raise. With `after`, the work is done first, as if the response were lost."""
 
     trouble: ErrorKind = ErrorKind.REFUSED
     message: str = "scripted failure"
@@ -16,7 +16,7 @@ class Fail:
 
 
 class Script:
-    """Record of calls and of the failures still to come."""
+    """The recorded calls and the failures still to come."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -24,11 +24,11 @@ class Script:
         self._always: dict[tuple[str, str], Fail] = {}
 
     def next(self, call: str, *trouble: Fail | None, engine: str = "") -> None:
-        """Set the failures of the next calls, one each; None succeeds. Without `engine`, for any engine."""
+        """Script the next calls, one entry per call; None succeeds. By default, for any engine."""
         self._trouble.setdefault((call, engine), deque()).extend(trouble)
 
     def always(self, call: str, trouble: Fail | None, *, engine: str = "") -> None:
-        """Make every call fail this way; None ends it."""
+        """Make every call fail with `trouble`, or stop failing if `trouble` is None."""
         if trouble is None:
             self._always.pop((call, engine), None)
         else:
@@ -38,7 +38,7 @@ class Script:
         return Counter(name for name, _ in self.calls)[call]
 
     def enter(self, call: str, engine: str) -> Fail | None:
-        """Record the call. Raise its failure, or return it if it is to be raised after the work."""
+        """Record the call and raise its failure. A failure to raise after the work is returned instead."""
         self.calls.append((call, engine))
         fail = self._always.get((call, engine)) or self._always.get((call, ""))
         for key in ((call, engine), (call, "")):
@@ -55,7 +55,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class FakeEngine:
-    """An engine: `weights` is its actual version, `identity.weight_version` the reported one."""
+    """An engine. `weights` is its actual version, `identity.weight_version` its reported version."""
 
     identity: Identity = field(default_factory=lambda: Identity("default", "1"))
     weights: str = "1"
@@ -68,7 +68,7 @@ class FakeEngine:
 
 
 class FakeEngines(Script):
-    """Engines of one kind, by address. An address at which there is none is unreachable."""
+    """Engines of one kind by address. An address without an engine is unreachable."""
 
     kind = "fake"
 
@@ -184,9 +184,9 @@ class FakeEngines(Script):
 
 
 class FakeRouter(Script):
-    """A router in memory.
+    """An in-memory router.
 
-    With `tells_running` it reports the requests under way. Without `has_marks` it removes an engine that is
+    With `tells_running` it reports the requests in flight. Without `has_marks` it removes an engine that is
     marked unhealthy.
     """
 

@@ -1,4 +1,4 @@
-"""Tests of the limits on bodies, headers and connections of the web process."""
+"""Tests for the web process's limits on bodies, headers and connections."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from tests.web_process import web_processes
 
 PATIENCE = 60.0
 PIECE = b"x" * 65536
-# The process with a shorter limit on the time that the head of a request takes.
+# Starts the web process with a shorter time limit for request headers.
 IMPATIENT_PROGRAM = """
 from berth.server.front import protocol
 from berth.server.up.web import main
@@ -26,7 +26,7 @@ main()
 
 @pytest.fixture(scope="module")
 def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One web process for all tests, which leave nothing in its database."""
+    """Start one web process for all tests. The tests leave nothing in its database."""
     home = tmp_path_factory.mktemp("limits")
     more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(home)}
     with web_processes({**env_of_children(postgres), **more}, home, program=("-c", IMPATIENT_PROGRAM)) as (
@@ -42,7 +42,7 @@ def open_connection(address: str) -> socket.socket:
 
 
 def read_response(connection: socket.socket) -> tuple[int, bytes]:
-    """Status and everything up to the end of the connection."""
+    """Return the status and all data up to the end of the connection."""
     data = b""
     while part := connection.recv(65536):
         data += part
@@ -50,7 +50,7 @@ def read_response(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def post(address: str, path: str, *headers: str, size: int, chunked: bool) -> tuple[int, bytes, int]:
-    """Send the whole body before reading, as most clients do; the last value is what was sent."""
+    """Send the whole body before reading, as most clients do. Return status, data and bytes sent."""
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
     head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", length, *headers, "", ""])
     sent = 0
@@ -108,7 +108,7 @@ def test_endless_headers_are_refused(address: str) -> None:
                 connection.sendall(PIECE)
             assert read_response(connection)[0] == 431
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the response may be lost; the server stopped reading
+            pass  # the response may be lost because the server stopped reading
 
 
 def test_endless_trailers_are_cut_off(address: str) -> None:

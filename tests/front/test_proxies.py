@@ -14,7 +14,7 @@ from tests.web_process import web_processes
 
 
 def guess_passwords(address: str, count: int) -> list[int]:
-    """Send wrong passwords, each with another forged address, and return the statuses."""
+    """Send wrong passwords, each from a different forged address, and return the statuses."""
     return [
         httpx.post(
             f"{address}/api/v1/login", content=json.dumps({"username": f"n{n}", "password": "wrong"}),
@@ -32,12 +32,12 @@ def guess_passwords(address: str, count: int) -> list[int]:
 def test_forwarded_address_counts_only_from_a_trusted_proxy(
     child_env: dict[str, str], tmp_path: Path, trusted: str, is_believed: bool
 ) -> None:
-    """With one failure a minute, the second guess of an address is refused."""
+    """With a limit of one failure per minute, the second guess from an address is refused."""
     make_cast()
     env = {**child_env, "BERTH_RATE_LOGIN": "1", "BERTH_TRUSTED_PROXIES": trusted}
     env.pop("FORWARDED_ALLOW_IPS", None)
     with web_processes(env, tmp_path) as (address,):
-        answers = guess_passwords(address, 6)  # a new minute may have begun
+        answers = guess_passwords(address, 6)  # a new minute may start between two guesses
     assert set(answers) == ({401} if is_believed else {401, 429})
 
 

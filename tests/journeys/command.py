@@ -15,7 +15,7 @@ from tests.journeys.installation import ROOT, Installation
 
 @dataclass(frozen=True)
 class Terminal:
-    """A shell of one user; `config` holds the configuration that `berth login` wrote."""
+    """A user's shell. `config` is the folder with the configuration that `berth login` wrote."""
 
     address: str
     config: Path
@@ -40,7 +40,7 @@ class Terminal:
         return done.stdout
 
     def client(self) -> Client:
-        """Return a client of the same user, which is faster than the command."""
+        """Return a client for the user, which is faster than the command."""
         return Client(load_settings({"XDG_CONFIG_HOME": str(self.config)}))
 
     def json(self, *words: str) -> Any:
@@ -48,7 +48,7 @@ class Terminal:
 
 
 def sign_in(installation: Installation, name: str, config: Path) -> Terminal:
-    """Sign in as admin or as a user of the demo, with the password in the home."""
+    """Sign in as admin or as a demo user, with the password from the home directory."""
     if name == "admin":
         password = (installation.home / "admin-password").read_text().strip()
     else:

@@ -1,4 +1,4 @@
-"""Installations for the journeys: one of a module's own, and one that all journeys share."""
+"""Installations for the journeys: one per module, and one that all journeys share."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ Installing = Callable[..., AbstractContextManager[Installation]]
 
 @pytest.fixture(scope="session")
 def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home as the first start with --demo leaves it, made once for all processes of a test run."""
+    """Create a home as after a first start with --demo, once for all processes of a test run."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -30,7 +30,7 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (shared / "prepared-home.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
-            # Not made in pytest's directory, which PostgreSQL's own user may not enter.
+            # Not in pytest's directory, which PostgreSQL's own user cannot enter.
             with tempfile.TemporaryDirectory(prefix="berth-prepared-") as place:
                 _prepare(Path(place) / "home")
                 _copy(Path(place) / "home", home)
@@ -47,7 +47,7 @@ def _prepare(home: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy with the owners of the files: the database belongs to a user of its own."""
+    """Copy the files and keep their owners. The database belongs to a separate user."""
     draft = target.with_name(f"{target.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     subprocess.run(["cp", "-a", str(source), str(draft)], check=True)
@@ -56,7 +56,7 @@ def _copy(source: Path, target: Path) -> None:
 
 @pytest.fixture(scope="session")
 def installing(prepared_home: Path) -> Installing:
-    """Run an installation with the demo organisation for the length of a block."""
+    """Run an installation with the demo organization for the duration of a block."""
 
     @contextmanager
     def install(**settings: str) -> Iterator[Installation]:
@@ -74,19 +74,19 @@ def installing(prepared_home: Path) -> Installing:
 
 @pytest.fixture(scope="module")
 def berth(installing: Installing) -> Iterator[Installation]:
-    """An installation of this module alone, which it may configure and end."""
+    """Run an installation for one module, which may configure and stop it."""
     with installing() as installation:
         yield installation
 
 
 @pytest.fixture(scope="session")
 def shared_berth(installing: Installing) -> Iterator[Installation]:
-    """An installation for all journeys that end their own workloads and change no quotas."""
+    """Run an installation shared by all journeys that end their own workloads and change no quotas."""
     with installing() as installation:
         yield installation
 
 
 @pytest.fixture(scope="session")
 def shared_dave(shared_berth: Installation) -> Terminal:
-    """A member of the project vision, signed in to the shared installation."""
+    """Sign in to the shared installation as a member of the project vision."""
     return sign_in(shared_berth, "dave", shared_berth.home.parent / "dave")

@@ -1,4 +1,4 @@
-"""A web server for the pods of these tests: it checks the port's secret and echoes messages."""
+"""A web server for test pods that checks the port's secret and echoes messages."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A Berth installation started as a user would, with its own port and home."""
+"""A Berth installation with its own port and home, started as a user would start it."""
 
 import http.cookiejar
 import os
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 BERTH_VARIABLES = ("BERTH_", "DATABASE_")
-PATIENCE = 180.0  # a machine under load takes its time to start
+PATIENCE = 180.0  # seconds; a machine under load starts slowly
 T = TypeVar("T")
 
 
@@ -52,7 +52,7 @@ class Installation:
         return self.process is not None and self.process.poll() is None
 
     def running(self) -> str:
-        """Return the address; start Berth if it is not running."""
+        """Return the address. Start Berth if needed."""
         if self.is_running():
             return f"http://127.0.0.1:{self.port}"
         return self.start()
@@ -94,7 +94,7 @@ class Installation:
         return pids
 
     def processes(self) -> dict[int, str]:
-        """Return the command lines of all processes of this home by process id."""
+        """Return the command lines of this installation's processes by process id."""
         mark = os.fsencode(self.home)
         commands: dict[int, str] = {}
         for entry in Path("/proc").glob("[0-9]*"):

@@ -53,7 +53,7 @@ class RayInstallation:
     admin: Terminal
     dave: Terminal
     grace: Terminal
-    devices = {"cluster-0": "0,1", "cluster-1": "2,3"}  # until a node is replaced
+    devices = {"cluster-0": "0,1", "cluster-1": "2,3"}  # valid until a node is replaced
 
     def submit(
         self, user: Terminal, name: str, command: str = WORKS, replicas: int = 2, **more: Any
@@ -76,14 +76,14 @@ class RayInstallation:
         (self._workspace(workload) / "enough").touch()
 
     def started(self, workload: Workload) -> list[str]:
-        """Return the ids that all pods ever started have written, with repetitions."""
+        """Return the ids written by all pods started so far, including duplicates."""
         return self.written(workload, "started").split()
 
     def written(self, workload: Workload, name: str) -> str:
         return (self._workspace(workload) / name).read_text()
 
     def pods(self, workload: Workload, run: int | None = None) -> list[Pod]:
-        """Return the pods of a run, by default the current one, ordered by rank."""
+        """Return the pods of a run, by default the current run, ordered by rank."""
         client = self.admin.client()
         run = run or client.workloads.get(workload.id).run
         pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == run]
@@ -94,7 +94,7 @@ class RayInstallation:
         return log.data.decode()
 
     def pod_output(self, workload: Workload, pod: Pod) -> Sequence[str]:
-        """Return rank, world size, run, node, devices and directory as printed by the pod."""
+        """Return the rank, world size, run, node, devices and directory that the pod printed."""
         match = until(lambda: _POD_OUTPUT.search(self.log(workload, pod)))
         assert match is not None
         return match.groups()
@@ -106,7 +106,7 @@ class RayInstallation:
         return {node.name: node for node in self.admin.client().nodes.list(pool=POOL)}
 
     def part(self, node: Node, name: str) -> int:
-        """Return the id of the Ray process of this name on a node."""
+        """Return the id of the named Ray process on a node."""
         below = descendants(self.process(node))
         return next(pid for pid in below if name_of(pid) == name)
 
@@ -118,7 +118,7 @@ class RayInstallation:
         return int(record["pid"])
 
     def process_of(self, workload: Workload, pod: Pod) -> int:
-        """Return the id of the process of the pod's command."""
+        """Return the process id of the pod's command."""
         directory = Path(self.pod_output(workload, pod)[-1]).parent
         status = read_record(str(directory / "status"))
         assert status is not None
@@ -138,7 +138,7 @@ class RayInstallation:
     def until_pods(
         self, workload: Workload, running: int, *, run: int | None = None, without: Pod | None = None
     ) -> None:
-        """Wait until this many pods of a run, by default the current one, are running."""
+        """Wait until `running` pods of a run, by default the current run, are running."""
 
         def enough() -> bool:
             pods = [pod for pod in self.pods(workload, run) if without is None or pod.id != without.id]
@@ -147,7 +147,7 @@ class RayInstallation:
         self._until(enough, workload)
 
     def until_on_new_nodes(self, workload: Workload, former: Collection[str | None]) -> None:
-        """Wait until all nodes are new instances, ready, and running a pod."""
+        """Wait until all nodes are new, ready instances that run a pod."""
 
         def replaced() -> bool:
             nodes = self.nodes()
@@ -164,7 +164,7 @@ class RayInstallation:
             raise AssertionError(self.story(workload)) from None
 
     def story(self, workload: Workload) -> str:
-        """Describe a workload that does not reach the expected state, with its pool and the scheduler log."""
+        """Describe a workload that missed the expected state, with its pool and the scheduler log."""
         client = self.admin.client()
         now = client.workloads.get(workload.id)
         lines = [f"{now.phase}: {now.reason}: {now.message}"]

@@ -1,6 +1,6 @@
-"""A Berth that serves a model behind a real sglang-router under changing load.
+"""An installation that serves a model behind a real sglang-router under changing load.
 
-Berth's parts, the router and each engine are processes of their own. The engines speak SGLang's protocol and
+Berth, the router and each engine run in separate processes. The engines speak SGLang's protocol and
 only simulate computation; queueing, utilization and latency are real.
 """
 
@@ -107,7 +107,7 @@ class Story:
 
 @contextmanager
 def running_service(home: Path) -> Iterator[Story]:
-    """Run a new installation with a service whose first engine is active, without load."""
+    """Run a new installation with an idle service whose first engine is active."""
     berth = Installation(home, settings={"BERTH_SERVICE_NETWORKS": "127.0.0.0/8"})
     with sglang_router(home.parent / "router.log") as router:
         load = Load(router, TOKENS)

@@ -1,4 +1,4 @@
-"""Test of restoring a destroyed installation from a backup."""
+"""Restore a destroyed installation from a backup."""
 
 import shutil
 import signal
@@ -75,7 +75,7 @@ def test_restored_installation_continues_its_workloads_and_runs_none_twice(
     assert (berth.home / "postgres" / "PG_VERSION").exists()
 
     berth.start()
-    assert phase(dave, "done") == "completed"  # with the old token, which was restored, too
+    assert phase(dave, "done") == "completed"  # the old token was restored too
     assert phase(dave, "later") == ""
     until(lambda: phase(dave, "work") == "running" and len(pods(berth)) == 1)
     (after,) = (one for one in dave.json("list") if one["name"] == "work")

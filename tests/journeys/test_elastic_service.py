@@ -1,4 +1,4 @@
-"""Tests of a service that scales with its load and fails no request."""
+"""Tests for a service that scales with its load and fails no request."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def story() -> Iterator[Story]:
-    """One run that every test inspects."""
+    """Play one run for all tests to inspect."""
     with (
         tempfile.TemporaryDirectory(prefix="berth-service-") as place,
         running_service(Path(place) / "home") as story,

@@ -1,6 +1,6 @@
-"""Test of JupyterLab through Berth, from the shipped example.
+"""Run JupyterLab through Berth from the shipped example.
 
-The package is installed as on the nodes of a pool, which takes minutes: `make test-heavy`.
+Installing the package as on the nodes of a pool takes minutes, so `make test-heavy` runs this test.
 """
 
 import uuid
@@ -20,7 +20,7 @@ PATIENCE = 1200.0
 
 @pytest.fixture(scope="module")
 def link(berth: Installation) -> str:
-    """The link that `berth open` prints once JupyterLab listens."""
+    """Return the link that `berth open` prints once JupyterLab is listening."""
     admin = sign_in(berth, "admin", berth.home.parent / "admin")
     dave = sign_in(berth, "dave", berth.home.parent / "dave")
     shape = "--nodes 0:1 --gpus-per-node 1 --cpu 2 --memory 4Gi --pip jupyterlab"

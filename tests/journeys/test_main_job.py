@@ -1,4 +1,4 @@
-"""Test of the main job: borrow, reclaim, resume without loss, explain."""
+"""Test the main job: borrow, reclaim, resume without loss, explain."""
 
 import re
 from pathlib import Path
@@ -23,13 +23,13 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
     dave, grace = (sign_in(shared_berth, name, tmp_path / name) for name in ("dave", "grace"))
     vision, ads = dave.client(), grace.client()
 
-    # vision has a quota of 2 GPUs and borrows 6: two gangs of four fill the pool, which scales up for them.
+    # vision has a quota of 2 GPUs and borrows 6. Two gangs of four fill the pool, which scales up for them.
     for name in ("older", "younger"):
         dave.berth("submit", "-f", str(DOCUMENTS / f"{name}.yaml"))
         until(lambda name=name: phase(vision, name) == "running")
     until(lambda: last_step(vision, "younger", "step") > 20)
 
-    # ads requests the four GPUs of its quota: the youngest gang of the borrower is reclaimed as a whole.
+    # ads requests the four GPUs of its quota. The borrower's newest gang is reclaimed whole.
     endless = (DOCUMENTS / "ranking.yaml").read_text().replace('"600"', '"1000000"')
     grace.berth("submit", "-f", "-", stdin=endless)
     until(lambda: phase(ads, "ranking") == "running")
@@ -39,7 +39,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
 
     assert_eviction_is_explained_everywhere(shared_berth, dave, grace)
 
-    # ads ends its workload: the borrower's gang resumes from its checkpoint, not from the start.
+    # The workload in ads ends. The borrower's gang resumes from its checkpoint, not from the start.
     grace.berth("cancel", "ranking")
     until(lambda: phase(vision, "younger") == "running")
     until(lambda: last_step(vision, "younger", "begins") > 20)
@@ -48,7 +48,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(shared_berth: Installat
 
 
 def last_step(client: Client, name: str, event: str) -> int:
-    """Return the step in the last line of this kind in the log of rank 0, or 0."""
+    """Return the step in the last line with this event in the log of rank 0, or 0."""
     log = client.workloads.log(client.workloads.find(name).id, pod="worker-0").data.decode()
     steps = re.findall(rf"^{event} +(\d+)/", log, re.MULTILINE)
     return int(steps[-1]) if steps else 0
@@ -57,7 +57,7 @@ def last_step(client: Client, name: str, event: str) -> int:
 def assert_eviction_is_explained_everywhere(berth: Installation, dave: Terminal, grace: Terminal) -> None:
     """Assert that the CLI, REST, the pages and the admin site show the same rule.
 
-    Each side sees its own workload by name, and the other side's by project and size.
+    Each side sees its own workload by name and the other workload by project and size.
     """
     [eviction] = dave.json("evictions", "--workload", "younger")
     assert (eviction["kind"], eviction["workload_name"], eviction["preemptor_project"]) == (

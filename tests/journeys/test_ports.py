@@ -1,4 +1,4 @@
-"""Test of ports of pods through a running Berth whose web process is killed."""
+"""Open pod ports through a running installation whose web process is killed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Browser:
-    """Keeps the cookie of one port and resolves names under localhost to this machine, as browsers do."""
+    """A client that, like a browser, keeps one port's cookie and resolves names under localhost."""
 
     def __init__(self, link: str) -> None:
         parts = urlsplit(link)
@@ -43,7 +43,7 @@ class Browser:
 
 
 def assert_every_line_is_json(logs: Path) -> None:
-    """Check the logs of all processes except the database, also of the killed one."""
+    """Check the logs of all processes except the database, including the killed process."""
     records = {
         name: [json.loads(line) for line in (logs / f"{name}.log").read_text().splitlines()]
         for name in ("web", "scheduler", "tasks", "services")

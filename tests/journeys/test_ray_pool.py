@@ -1,4 +1,4 @@
-"""Tests of a Ray pool with real raylets, some of them killed."""
+"""Tests for a Ray pool with real raylets, including killed raylets."""
 
 import os
 import re
@@ -24,13 +24,13 @@ def installation(berth: Installation) -> Iterator[RayInstallation]:
 
 @pytest.fixture(autouse=True)
 def _cancel_workloads(installation: RayInstallation) -> Iterator[None]:
-    """Leave the pool free for the next test."""
+    """Cancel all workloads, so that the pool is free for the next test."""
     yield
     installation.cancel_all()
 
 
 def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation) -> None:
-    """The pool scales up from zero nodes; logs are read while the gang runs, and exit codes are reported."""
+    """The pool scales up from zero nodes. Logs are readable while the gang runs. Exit codes are reported."""
     gang = installation.submit(installation.dave, "gang", WORKS + "exit $((RANK * 7))")
     installation.until(gang, "running")
     pods, nodes = installation.pods(gang), installation.nodes()
@@ -149,7 +149,7 @@ raise SystemExit(3)
 def test_gang_starts_its_own_ray_cluster_and_does_not_see_the_pools_cluster(
     installation: RayInstallation,
 ) -> None:
-    """Tasks and joblib's backend use exactly the devices of the gang; the exit code is that of rank 0."""
+    """Tasks and the joblib backend use exactly the gang's devices. The exit code comes from rank 0."""
     count_variables = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
     command = f"{count_variables} exec python -m berth.worker.own_ray python -c '{RAY_PROGRAM}'"
     ours = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}  # the installed package may be another checkout
@@ -173,7 +173,7 @@ def test_gang_starts_its_own_ray_cluster_and_does_not_see_the_pools_cluster(
 def test_killed_raylet_is_a_lost_node_and_its_gang_recovers_elsewhere(
     installation: RayInstallation, grace: int, runs: int
 ) -> None:
-    """With a grace period the gang keeps its other pods; without one it starts again."""
+    """With a grace period the gang keeps its other pods. Without a grace period the gang restarts."""
     gang = installation.submit(installation.dave, f"survivor-{grace}", replicas=3, stale_gang_grace=grace)
     installation.until(gang, "running")
     worker = next(pod for pod in installation.pods(gang) if pod.node != f"{POOL}-0")

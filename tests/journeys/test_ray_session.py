@@ -1,4 +1,4 @@
-"""Tests of a session on a Ray pool with Ray's tasks and joblib backend."""
+"""Tests for a session on a Ray pool with Ray tasks and the Ray joblib backend."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def client(installation: RayInstallation) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
-    """A session on two nodes, each with one CPU and two GPUs that are only declared."""
+    """Open a session on two nodes. Each node has one CPU and two declared GPUs."""
     options: dict[str, Any] = {"gpus": 2, "memory_mib": 64, "project": "vision", "plugins": ["joblib"]}
     with client.session(POOL, nodes=2, start_timeout=240, **options) as session:
         yield session

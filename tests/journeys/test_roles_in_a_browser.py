@@ -1,4 +1,4 @@
-"""One day of four people at a running Berth, in a real browser."""
+"""A day with four users on a running installation, in a real browser."""
 
 import contextlib
 import csv
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here"),
 ]
 DOCUMENTS = ROOT / "examples" / "main-job"
-SLOW = 60_000  # milliseconds: nodes boot, gangs write their checkpoints
+SLOW = 60_000  # milliseconds; nodes boot and gangs write checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
-    """Sign a user in with their password. Requests and scripts of the page must not fail."""
+    """Sign a user in with a password. No request or script of the page may fail."""
     passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
     passwords["admin"] = (berth.home / "admin-password").read_text().strip()
     with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
@@ -44,7 +44,7 @@ def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page
 def submit(page: Page, name: str) -> None:
     page.goto("/submit")
     document = (DOCUMENTS / f"{name}.yaml").read_text()
-    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # none ends by itself
+    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # long enough
 
 
 def send(page: Page, name: str) -> None:
@@ -53,7 +53,7 @@ def send(page: Page, name: str) -> None:
 
 
 def runs(page: Page) -> None:
-    """Wait until the page shows Running without a reload."""
+    """Wait until the page shows Running, without a reload."""
     expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
 
 
@@ -73,7 +73,7 @@ def test_eviction_after_quota_change_is_explained_and_audited(
 
 
 def borrow(dave: Page) -> None:
-    """A member of vision submits two gangs and watches them run: 8 GPUs with a quota of 2."""
+    """A member of vision submits two gangs and watches them run on 8 GPUs, with a quota of 2."""
     for name in ("older", "younger"):
         submit(dave, name)
         send(dave, name)
@@ -82,7 +82,7 @@ def borrow(dave: Page) -> None:
 
 
 def take_back(grace: Page) -> None:
-    """A member of ads sees before submitting that a workload of vision would be evicted."""
+    """Before submitting, a member of ads sees that a vision workload would be evicted."""
     submit(grace, "ranking")
     expect(grace.get_by_role("heading", name="It would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")
@@ -101,7 +101,7 @@ def find_out_why(dave: Page) -> None:
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
     why = dave.get_by_role("region", name="Pending reason")
-    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # before that it backs off
+    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # the workload backs off first
 
 
 def change_quotas(admin: Page) -> None:
@@ -121,7 +121,7 @@ def change_quotas(admin: Page) -> None:
 
 
 def audit(admin: Page, place: Path) -> None:
-    """The audit and its CSV file show both evictions; the activity names the author of the quota change."""
+    """The audit and its CSV file show both evictions. The activity names the author of the quota change."""
     admin.goto("/evictions")
     for gave, took in (("ranking", "younger"), ("younger", "ranking")):
         row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name=gave, exact=True))
@@ -137,7 +137,7 @@ def audit(admin: Page, place: Path) -> None:
 
 
 def look_only(erin: Page) -> None:
-    """A viewer of vision sees why its workload was evicted, no workload of ads, and no actions."""
+    """A viewer of vision sees the eviction reason, but no workload of ads and no actions."""
     erin.goto("/evictions")
     expect(erin.get_by_role("main")).to_contain_text("younger")
     expect(erin.get_by_role("main")).not_to_contain_text("ranking")

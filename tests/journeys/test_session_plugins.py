@@ -1,4 +1,4 @@
-"""Tests of plugins that a session brings: their packages and the order of their hooks."""
+"""Tests for plugins that a session adds: their packages and the order of their hooks."""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def recorded(file: Path, name: str, fails_at_the_end: bool = False) -> Iterator[
 
 
 def recording_plugin(file: Path, name: str) -> Plugin:
-    """Return a plugin that records when its contexts are entered and left, and what it decorates."""
+    """Return a plugin that records the entry and exit of its contexts and its decorated calls."""
     fails = name == "second"
 
     def decorate(function: Any) -> Any:
@@ -77,7 +77,7 @@ def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path:
     plugins = [recording_plugin(file, "first"), recording_plugin(file, "second")]
     env = {"SET_FOR_ALL": "yes"}
     with client.session("local", gpus=1, project="vision", plugins=plugins, env=env) as session:
-        assert "process" not in file.read_text()  # processes start with the first call
+        assert "process" not in file.read_text()  # worker processes start with the first call
         results = [session.submit(lambda: ["ran"]).result(60) for _ in range(3)]
     assert results == [["first", "second", "ran"]] * 3
     until(lambda: client.workloads.get(session.id).phase == "completed")
@@ -90,7 +90,7 @@ def test_plugin_hooks_wrap_client_app_process_and_call(client: Client, tmp_path:
 
 
 def installs(index: Path, package: str, *operations: Operation, **env: str) -> Plugin:
-    """A plugin whose package comes from a directory that only it names."""
+    """Return a plugin whose package comes from a directory that no other plugin uses."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         image = image.with_pip(package).with_index(f"file://{index}", package)
@@ -117,7 +117,7 @@ def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
     plugin = installs(index, "shipped", note, GREETING="hello").with_around_app(around_app)
 
     def look() -> tuple[str, str, str, str]:
-        import joblib  # of the pool's own Python
+        import joblib  # from the pool's own Python
         import shipped
 
         assert joblib.__version__

@@ -1,4 +1,4 @@
-"""Tests of sessions with a real server, real pods and real functions."""
+"""Tests for sessions with a real server, real pods and real functions."""
 
 import asyncio
 import io
@@ -46,7 +46,7 @@ def client(shared_dave: Terminal) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
-    """A session on two nodes, with two concurrent calls on each."""
+    """Open a session on two nodes with two concurrent calls per node."""
     with client.session("local", nodes=2, gpus=1, project="vision", concurrency=2) as session:
         yield session
 

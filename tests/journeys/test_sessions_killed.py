@@ -1,4 +1,4 @@
-"""Tests of sessions whose parts are killed: no call is lost, and no process is left."""
+"""Tests for sessions whose processes are killed: no call is lost, and no process is left behind."""
 
 import os
 import signal
@@ -85,7 +85,7 @@ def test_calls_survive_killing_any_berth_process(
     (tmp_path / "go").touch()
     assert future.result(120) == 1
     assert [one.result(120) for one in more] == [x * x for x in range(10)]
-    assert len((tmp_path / "note").read_text().split()) == 1  # it was never started twice
+    assert len((tmp_path / "note").read_text().split()) == 1  # the call never started twice
 
 
 def test_suspended_session_resumes_its_calls(dave: Client, session: Session, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_elastic_session_is_scaled_down_and_finishes_its_calls(
     grace = sign_in(berth, "grace", berth.home.parent / "grace")
     go = str(tmp_path / "go")
     with dave.session("local", nodes=4, gpus=2, project="vision"):
-        pass  # The pool scales up for minimum nodes only: now it has the four that the next session can use.
+        pass  # The pool scales up only for minimum nodes. Now it has four nodes for the next session.
     with dave.session("local", nodes=(1, 4), gpus=2, project="vision", max_attempts=5) as session:
         until(lambda: session.ready_nodes() == 4, 120)
         futures = [session.submit(wait_for_file, go, str(tmp_path / f"note-{n}")) for n in range(4)]

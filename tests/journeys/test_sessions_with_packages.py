@@ -1,6 +1,6 @@
-"""Tests of PyTorch, JAX and scikit-learn on pools with their plugins.
+"""Tests for PyTorch, JAX and scikit-learn on pools with their plugins.
 
-The packages are installed as on the nodes of a pool, which takes minutes: `make test-heavy`.
+Installing the packages as on the nodes of a pool takes minutes, so `make test-heavy` runs these tests.
 """
 
 import os
@@ -46,7 +46,7 @@ def admin(berth: Installation) -> Iterator[Client]:
 
 
 def pool_with(admin: Client, name: str, *plugins: Any) -> str:
-    """Create a pool of two nodes with one declared GPU each, and give its quota to vision."""
+    """Create a pool of two nodes with one declared GPU each, and give vision a quota for both."""
     shape = {"gpus_per_node": 1, "cpu": 1, "memory_mib": 1024, "nodes_min": 0, "nodes_max": 2}
     admin.node_pools.create(name, provider="local", runtime="local", plugins=list(plugins), **shape)
     admin.quotas.create("department", "research", name, {"gpu": 2, "cpu": 2, "memory_mib": 2048})
@@ -64,7 +64,7 @@ def reduce_over_all() -> tuple[int, int, float]:
 
 
 def step_of_ddp() -> tuple[float, float]:
-    """Train one step on data that differs by rank; all ranks end with the same weights."""
+    """Train one step on data that differs by rank, after which all ranks have equal weights."""
     import torch
     from torch import distributed, nn
 
@@ -134,7 +134,7 @@ print(search.best_params_ == alone.best_params_)
 def test_scikit_learn_grid_search_runs_on_a_pool_with_the_plugin(
     admin: Client, dave: Client, berth: Installation, tmp_path: Path
 ) -> None:
-    """The client needs scikit-learn, too, so it runs with the Python of the pool's nodes."""
+    """The client also needs scikit-learn, so the client runs with the Python of the pool's nodes."""
     pool = pool_with(admin, "sklearn", "sklearn")
     with dave.session(pool, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         python = session.submit(lambda: sys.executable).result(60)

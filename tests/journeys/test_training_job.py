@@ -1,4 +1,4 @@
-"""Tests of a new user's first workloads: one without GPUs, and the source document's TrainingJob."""
+"""Tests for a new user's first workloads: one without GPUs, and the TrainingJob from the source document."""
 
 import shutil
 import tempfile
@@ -21,7 +21,7 @@ PATIENCE = 300.0
 
 @pytest.fixture(scope="module")
 def berth(installing: Installing) -> Iterator[Installation]:
-    """An installation without nodes, with the trainer's program in the manifest's workspace."""
+    """Run an installation without nodes, with the trainer's program in the manifest's workspace."""
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
         workspace = Path(place) / "home" / "digits"
         workspace.mkdir(parents=True)
@@ -32,7 +32,7 @@ def berth(installing: Installing) -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def dave(berth: Installation, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    """A member of one project."""
+    """Sign in as a member of one project."""
     return sign_in(berth, "dave", tmp_path_factory.mktemp("dave") / "config")
 
 

@@ -1,4 +1,4 @@
-"""Tests of `berth up`: it starts all processes, restarts those that die, and ends them and all pods."""
+"""Tests for `berth up`, which starts all processes, restarts dead processes, and stops processes and pods."""
 
 import os
 import signal
@@ -19,15 +19,15 @@ from tests.journeys.installation import Installation, Visitor, until
 
 # Saves its work on SIGTERM, as a trainer does.
 SAVES = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
-TASK_PROCESSES = 5  # supervisor, guard, worker, reader of the queue, writer of results
+TASK_PROCESSES = 5  # supervisor, guard, worker, queue reader, result writer
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def berth() -> Iterator[Installation]:
-    """One home for all tests of this file: each start finds the data of the previous one.
+    """Return one home for all tests in this file. Each start finds the data of the previous start.
 
-    It is not in pytest's directory, whose permissions pytest keeps closing to the database's user.
+    The home is outside pytest's directory, which pytest keeps closed to the database user.
     """
     with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
         installation = Installation(Path(place) / "home", settings={"BERTH_DECLARED_GPUS": "8"})
@@ -38,7 +38,7 @@ def berth() -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def _pods(berth: Installation) -> None:
-    """Two pods of a workload that runs until it is asked to stop, also after a restart of Berth."""
+    """Start two pods of a workload that runs until a stop request, even across a restart of Berth."""
     dave = sign_in(berth, "dave", berth.home.parent / "dave")
     dave.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",

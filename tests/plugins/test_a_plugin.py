@@ -1,4 +1,4 @@
-"""Tests of single plugins and of combinations of several."""
+"""Tests for single plugins and combinations of plugins."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Tests of the built-in plugins, alone and together."""
+"""Tests for the built-in plugins, alone and together."""
 
 import os
 import sys
@@ -57,7 +57,7 @@ def image_of(*plugins: Plugin, cluster: Cluster = CUDA) -> Image:
 
 
 class Calls(list[tuple[str, Any]]):
-    """Stands in for a package that is not installed and records the calls to it."""
+    """A stand-in for a package that is not installed. It records the calls to the package."""
 
     def module(self, monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> types.ModuleType:
         module = types.ModuleType(name)

@@ -1,4 +1,4 @@
-"""Tests of the plugin registry and of parameter validation."""
+"""Tests for the plugin registry and parameter validation."""
 
 import sys
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ Bad Name = berth_meter:metered
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install a package with a plugin: a module, and the metadata that pip writes."""
+    """Install a package with a plugin: a module and the metadata that pip writes."""
     (tmp_path / "berth_meter.py").write_text(PACKAGE)
     dist_info = tmp_path / "berth_meter-1.0.dist-info"
     dist_info.mkdir()

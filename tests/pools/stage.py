@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """Raised in place of kill -9: no later line runs."""
+    """Simulates kill -9: no later line runs."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Stage:
         return reconcile(self.pool.pk, provider=provider, now=self.now, fence=self._fence, **more)
 
     def settle(self, seconds: int = 15, passes: int = 12) -> None:
-        """Run passes until the pool is at rest; draining nodes have nothing to finish."""
+        """Run passes until the pool is at rest. Draining nodes end at once."""
         for _ in range(passes):
             did = self.reconcile()
             did |= self.empty_drains()
@@ -83,7 +83,7 @@ class Stage:
         return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
 
     def check(self) -> None:
-        """Assert that every node has one instance and every paid instance one node."""
+        """Assert that nodes and paid instances match one to one."""
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         paid = {instance.instance_id for instance in self.provider.living() if instance.state in _COSTS}
         assert {node.instance_id for node in nodes} == paid
@@ -102,7 +102,7 @@ _COSTS = (InstanceState.BOOTING, InstanceState.READY)
 
 
 class _Watched:
-    """The provider with a kill point before and after each call."""
+    """A provider wrapper with a kill point before and after each call."""
 
     def __init__(self, provider: FakeProvider, kill: Callable[[str], None]) -> None:
         self._provider, self._kill = provider, kill

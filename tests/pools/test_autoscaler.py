@@ -1,4 +1,4 @@
-"""Tests of desired nodes under demand, in whole GPU slots."""
+"""Tests for the desired number of nodes under demand, in whole GPU slots."""
 
 import dataclasses
 

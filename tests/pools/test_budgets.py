@@ -1,4 +1,4 @@
-"""Tests of disruption budgets: how many nodes may be unavailable, for which reason and when."""
+"""Tests for disruption budgets, which limit unavailable nodes by reason and time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of the cost of a pool's nodes."""
+"""Tests for node costs."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -22,7 +22,7 @@ def ago(hours: float) -> Any:
 
 @pytest.fixture
 def busy(db: None) -> NodePool:
-    """Four GPUs per node: one ran for the last two hours, one for half an hour a little over a day ago."""
+    """Create nodes of four GPUs: one ran for the last two hours, one for half an hour over a day ago."""
     pool = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
     make.node(pool, 0, created_at=ago(2))
     make.node(pool, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))
@@ -48,7 +48,7 @@ def test_pool_without_nodes_costs_nothing(db: None) -> None:
 
 
 def test_past_hours_keep_their_price(busy: NodePool) -> None:
-    """Four GPUs for two hours: the first at 2.5, the second at 5."""
+    """Four GPUs run for two hours, the first hour at a price of 2.5, the second at 5."""
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"price_per_gpu_hour": Decimal(5)})
     services.edit_pool(acting=SYSTEM, pool=busy, changes={"gpu_model": "H100"})
     (price,) = PoolPrice.objects.all()

@@ -1,4 +1,4 @@
-"""Tests of GPU utilization, read from a program that prints what nvidia-smi prints."""
+"""Tests for GPU utilization, read from a program that imitates nvidia-smi."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of the join program against real TLS servers with valid and invalid certificates."""
+"""Join program tests with real TLS servers and valid and invalid certificates."""
 
 import json
 import os
@@ -64,7 +64,7 @@ class Authority:
 
 @dataclass
 class Server:
-    """A server that lets every machine join and refuses its calls, or redirects all requests."""
+    """A server that lets every machine join but refuses later calls, or that redirects all requests."""
 
     context: ssl.SSLContext | None
     onward: str = ""
@@ -112,7 +112,7 @@ class Machine:
     place: Path
 
     def joins(self, address: str, *, until: str, **more: str) -> str:
-        """Run the join program until it prints a word or ends; return its output."""
+        """Run the join program until it prints the text `until` or exits, and return its output."""
         env = {
             "PATH": os.environ["PATH"], "BERTH_URL": address, "BERTH_POOL": "metal", **more,
             "BERTH_JOIN_TOKEN": "join_secret", "BERTH_MACHINE_STATE": str(self.place / "state"),

@@ -1,4 +1,4 @@
-"""Tests of nodes that share this machine but no device."""
+"""Tests for nodes that share this machine but no device."""
 
 import subprocess
 import sys

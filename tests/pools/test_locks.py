@@ -1,4 +1,4 @@
-"""Tests of transactions that must not block each other."""
+"""Tests for transactions that must not block each other."""
 
 from threading import Thread
 
@@ -15,7 +15,7 @@ from tests.factories import node, pool
 
 @pytest.mark.django_db(transaction=True)
 def test_node_is_cordoned_while_a_pass_locks_its_pool() -> None:
-    """The pass needs the node next, so the cordon must not wait for the pool."""
+    """The pass locks the node next, so the cordon must not wait for the pool lock."""
     made = node(pool())
     trouble: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Tests of node counts: four notations, and contradictions."""
+"""Tests for node counts: four notations, and contradictions."""
 
 import dataclasses
 

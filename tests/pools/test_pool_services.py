@@ -1,4 +1,4 @@
-"""Tests of creating, changing and deleting pools and nodes."""
+"""Tests for creating, changing and deleting pools and nodes."""
 
 from datetime import timedelta
 from typing import Any

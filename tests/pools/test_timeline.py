@@ -1,4 +1,4 @@
-"""Tests of node counts over time, computed from nodes and scaling history."""
+"""Tests for node counts over time, computed from nodes and scaling history."""
 
 from datetime import timedelta
 
@@ -52,7 +52,7 @@ def test_thinning_keeps_the_last_point_of_each_interval() -> None:
 
 @pytest.fixture
 def stage(db: None) -> Stage:
-    """Start an hour ago, so that later changes by services come after it."""
+    """Start an hour ago, so that later changes by services have later timestamps."""
     return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
 
 

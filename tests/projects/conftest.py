@@ -1,4 +1,4 @@
-"""Users, projects and a pool for these tests."""
+"""Users, projects and a pool for the project tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the permissions of each role."""
+"""Tests for the permissions of each role."""
 
 import pytest
 

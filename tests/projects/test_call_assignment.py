@@ -1,4 +1,4 @@
-"""Tests of the assignment of a session's calls to nodes."""
+"""Tests for the assignment of session calls to nodes."""
 
 import hypothesis
 import pytest

@@ -1,4 +1,4 @@
-"""Tests of concurrent deletion of projects, departments and pools."""
+"""Tests for concurrent deletion of projects, departments and pools."""
 
 import threading
 from collections.abc import Callable
@@ -42,7 +42,7 @@ WRITES = [submit, set_quota, grant]
 
 @pytest.fixture
 def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the permission check, as for a user whose roles were checked just before."""
+    """Skip the permission check, as if the user's roles had just been checked."""
     for module in (submission, write, members, tenants):
         monkeypatch.setattr(module, "require", lambda *arguments: None)
 
@@ -51,7 +51,7 @@ def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_writes_to_a_concurrently_deleted_project_are_refused(
     cast: Cast, attempt: Callable[[Cast], object], permitted: None
 ) -> None:
-    """The project is deleted after the writer's check and before its write, inside an outer transaction."""
+    """The project is deleted between the writer's check and write, inside an outer transaction."""
     on_second_connection(
         lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision"))
     )
@@ -82,7 +82,7 @@ def test_second_deletion_of_a_project_is_refused(cast: Cast) -> None:
 
 
 def test_concurrent_submission_and_deletion_have_one_winner(cast: Cast) -> None:
-    """Repeat the race: the second caller gets an error, and no row refers to a deleted project."""
+    """In each race the second caller gets an error, and no row refers to a deleted project."""
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)
         barrier = threading.Barrier(2)

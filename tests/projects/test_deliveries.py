@@ -1,4 +1,4 @@
-"""Tests of deliveries by email, webhook and chat."""
+"""Tests for deliveries by email, webhook and chat."""
 
 import hashlib
 import hmac
@@ -201,7 +201,7 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every byte arrives in time but the whole response would not; other deliveries must not wait for it."""
+    """Each byte arrives in time, but the whole response is too slow. Other deliveries must not wait."""
     monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
     settings.BERTH_NOTIFY_NETWORKS = HERE
     over = threading.Event()
@@ -216,7 +216,7 @@ def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.
         dripping = threading.Thread(target=drip)
         dripping.start()
         start(submit_with_notification(cast, f"http://127.0.0.1:{listening.getsockname()[1]}/"))
-        ending = threading.Timer(5, over.set)  # without the timeout this would not end
+        ending = threading.Timer(5, over.set)  # without the timeout, the delivery would never end
         ending.start()
         row = deliver()
         assert not over.is_set()

@@ -1,4 +1,4 @@
-"""Tests of `manage.py demo_reset`."""
+"""Tests for `manage.py demo_reset`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of the expiry of temporary quota changes."""
+"""Tests for the expiry of temporary quota changes."""
 
 from datetime import datetime, timedelta
 from typing import Any

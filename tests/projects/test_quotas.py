@@ -1,4 +1,4 @@
-"""Tests of setting and removing quotas."""
+"""Tests for setting and removing quotas."""
 
 import pytest
 from django.db import IntegrityError, transaction

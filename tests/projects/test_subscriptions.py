@@ -1,4 +1,4 @@
-"""Tests of subscriptions and of the notifications they cause."""
+"""Tests for subscriptions and the resulting notifications."""
 
 import socket
 from datetime import timedelta

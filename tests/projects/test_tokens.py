@@ -1,4 +1,4 @@
-"""Tests of tokens issued with a token."""
+"""Tests for tokens that are issued with another token."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Tests of the services that submit, cancel, suspend and resume workloads."""
+"""Tests for the services that submit, cancel, suspend and resume workloads."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The stage for these tests."""
+"""The stage for scheduler tests."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.fixture
 def stage(transactional_db: None) -> Stage:
-    """Two nodes of two GPUs each; the project vision has a quota of four."""
+    """Create two nodes of two GPUs each and a quota of four GPUs for the project vision."""
     made = Stage(make_cast())
     made.node(0)
     made.node(1)

@@ -24,7 +24,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def decide_by(patch: pytest.MonkeyPatch, decide: Callable[[Snapshot], Plan]) -> None:
-    """Replace the engine by `decide`, without a layout cache."""
+    """Replace the engine with `decide`, without a layout cache."""
     patch.setattr(deciding, "decide", decide)
     patch.setattr(deciding, "decide_again", lambda snapshot, layout: (decide(snapshot), None))
 

@@ -1,4 +1,4 @@
-"""One broken row, machine or cycle does not stop the others."""
+"""Tests that a broken row, machine or cycle does not affect others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nodes, devices, storage and addresses of started pods."""
+"""Tests for the nodes, devices, storage and addresses of started pods."""
 
 import pytest
 
@@ -13,11 +13,11 @@ def test_gang_is_bound_to_nodes_devices_storage_and_one_address(stage: Stage) ->
     stage.tick()
     pods = stage.pods(workload)
     assert [pod.allocation.node_id for pod in pods] == [pod.node_id for pod in pods]
-    assert len({pod.node_id for pod in pods}) == 2  # two GPUs a node: three pods need both
+    assert len({pod.node_id for pod in pods}) == 2  # each node has two GPUs, so three pods need both nodes
     claims = [(claim.node_id, claim.device) for claim in DeviceClaim.objects.all()]
     assert len(claims) == len(set(claims)) == 3
     orders = [stage.runtime.order(str(pod.pk)) for pod in pods]
-    assert {order.workspace for order in orders} == {str(workload.pk)}  # storage that its pods share
+    assert {order.workspace for order in orders} == {str(workload.pk)}  # shared by the workload's pods
     workload.refresh_from_db()
     addresses = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
     assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}

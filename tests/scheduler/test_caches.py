@@ -1,8 +1,8 @@
-"""Caches between ticks change no decision.
+"""Tests that caches between ticks change no decision.
 
-Days are made up: people submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
-rows are edited behind everybody's back, the lead changes hands. In each cycle what was read with what was
-remembered is compared with what is read without, and the plan with the plan of a fresh decision.
+Days are random: users submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
+rows are edited directly in the database, and leadership changes. In each cycle, the snapshot read with the
+cache must equal a full snapshot, and the plan must equal a fresh decision.
 """
 
 import contextlib
@@ -153,7 +153,7 @@ class Day:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong: list[str] = []  # the loop would go on after an error
+    wrong: list[str] = []  # collected, because the loop continues after an error
     used_cache: list[bool] = []
 
     def observe_twice(now: Any, specs: SpecCache, cache: observe.ObservationCache) -> observe.ClusterView:

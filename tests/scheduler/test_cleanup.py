@@ -1,4 +1,4 @@
-"""Deleted workloads leave nothing on machines."""
+"""Tests that deleted workloads leave no files on machines."""
 
 from types import SimpleNamespace
 

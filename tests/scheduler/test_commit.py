@@ -1,4 +1,4 @@
-"""Changes between observe and commit are detected, bundle by bundle."""
+"""Tests that changes between observe and commit are detected per bundle."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
 
 
 def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan itself is wrong: it needs more CPU than the node has."""
+    """The plan itself is invalid because its pods need more CPU than the node has."""
     written = 0
     insert = NewRows.insert
 
@@ -166,7 +166,7 @@ def pods_taken(stage: Stage, seen: ClusterView) -> None:
 def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both our own check and the database constraint catch it."""
+    """Both Berth's check and the database constraint detect the lost capacity."""
     wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
     late = stage.submit("late", roles=wide)
     small = stage.submit(

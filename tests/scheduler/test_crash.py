@@ -1,4 +1,4 @@
-"""The scheduler, killed between any two steps, and the recovery."""
+"""Tests for recovery after the scheduler is killed between any two steps."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -40,7 +40,7 @@ MOST_TICKS = 60
 
 
 class Died(BaseException):
-    """Not an Exception, so that no handler in the scheduler catches it."""
+    """Simulates a crash. Not an `Exception`, so that no handler in the scheduler catches the crash."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def no_listener_afterwards() -> Iterator[None]:
 
 
 class Life:
-    """One process dies at the point; its successor completes one tick."""
+    """One process dies at the crash point, and its successor completes one tick."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage, self.name = stage, name
@@ -140,7 +140,7 @@ def test_replaced_leader_writes_nothing(stage: Stage) -> None:
 
 
 def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
-    """The old leader has decided; before it commits, another process leads."""
+    """Another process becomes leader between the old leader's decision and commit."""
     workload = stage.submit()
     old = stage.loop
 

@@ -1,4 +1,4 @@
-"""A pool that cannot be decided is named and blocks no other pool."""
+"""Tests that a pool for which the engine fails is reported and blocks no other pool."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
-    """A pool that the engine cannot decide."""
+    """Create a pool for which the engine fails."""
     pool = NodePool.objects.create(
         name="cursed",
         provider="fake",

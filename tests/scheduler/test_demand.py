@@ -1,4 +1,4 @@
-"""Elastic pools get the nodes that pending work and growth need, by the resource that binds."""
+"""Tests that elastic pools grow as pending and elastic workloads need, by the binding resource."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.fixture
 def empty_pool(stage: Stage) -> NodePool:
-    """Up to four nodes of 2 GPUs, 8 CPUs and 16 GiB; none of them exists."""
+    """Create a pool without nodes, but with up to four nodes of 2 GPUs, 8 CPUs and 16 GiB."""
     Node.objects.all().delete()
     NodePool.objects.update(operational_since=None, nodes_desired=0)
     stage.cast.pool.refresh_from_db()
@@ -68,7 +68,7 @@ def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: 
 
 
 def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty_pool: NodePool) -> None:
-    """One of eight GPUs is allocated, and the limits of all pods together fill every node's CPU."""
+    """One of eight GPUs is allocated, and the pods' CPU limits fill every node."""
     for ordinal in range(4):
         stage.node(ordinal)
     NodePool.objects.update(nodes_desired=4)

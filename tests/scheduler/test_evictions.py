@@ -1,4 +1,4 @@
-"""Evictions in rows: stopped, reserved, recorded, started."""
+"""Tests for evictions in the database: stopped, reserved, recorded, started."""
 
 from datetime import timedelta
 
@@ -168,7 +168,7 @@ def test_reservation_holds_against_higher_priority_until_it_starts(stage: Stage)
     stage.clock.advance(31)
     stage.tick(2)
     middle.refresh_from_db()
-    assert middle.run == 1  # the freed capacity stayed reserved for it
+    assert middle.run == 1  # the freed capacity stayed reserved for `middle`
     stage.tick(3)
     assert stage.phase(urgent) == Phase.RUNNING
     assert stage.phase(middle) == Phase.PENDING

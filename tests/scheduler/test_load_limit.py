@@ -1,4 +1,4 @@
-"""A pool's lower CPU load limit takes growth back from elastic workloads that run."""
+"""Tests that a lower CPU load limit scales down running elastic workloads."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.mark.shows("PAD-32")
 def test_lower_load_limit_shrinks_a_running_workload_once(stage: Stage) -> None:
-    """CPU 3 of 3 is used by a job of 1 to 3 replicas; a limit of 0.8 leaves room for two of them."""
+    """A job of 1 to 3 replicas uses all 3 CPUs. A limit of 0.8 leaves room for two replicas."""
     node = stage.node(2, cpu_milli=3000)
     selector = {"berth.test/node": "small"}
     node.labels = selector

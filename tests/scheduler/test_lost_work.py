@@ -1,4 +1,4 @@
-"""Work that would be lost with each node, summed by the database."""
+"""Tests for the database sum of the work that would be lost with each node."""
 
 from datetime import timedelta
 
@@ -40,7 +40,7 @@ def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(sta
     Allocation.objects.update(bound_at=NOON - timedelta(seconds=1000.9))
     Workload.objects.filter(name="saved").update(last_checkpoint_at=stage.clock.now() - timedelta(seconds=7))
     assert work_to_lose(stage.clock.now()) == by_hand(stage)
-    earlier = work_to_lose(NOON - timedelta(days=1))  # a clock that went back loses nothing
+    earlier = work_to_lose(NOON - timedelta(days=1))  # no work counts as lost if the clock was set back
     assert {(work.gpu_seconds, work.cpu_seconds) for work in earlier.values()} == {(0, 0)}
     held = Allocation.objects.filter(released_at=None)[0]
     held.released_at = stage.clock.now()

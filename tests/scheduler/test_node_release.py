@@ -1,4 +1,4 @@
-"""A pool with more nodes than its work needs gives some back: empty ones, and such as can be emptied."""
+"""Tests that a pool releases nodes that it does not need, both empty nodes and nodes that can be emptied."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 class PoolStage(Stage):
-    """The stage with a pool that really grows and shrinks, by a provider in memory."""
+    """The stage with a pool that an in-memory provider grows and shrinks."""
 
     provider: FakeProvider
 
@@ -44,7 +44,7 @@ class PoolStage(Stage):
 
 @pytest.fixture
 def stage(transactional_db: None) -> PoolStage:
-    """Three nodes of two GPUs; workloads are spread over them."""
+    """Create three nodes of two GPUs over which workloads are spread."""
     made = PoolStage(make_cast())
     made.provider = FakeProvider()
     made.loop.reconcile_pool = lambda pool, now, held, work: reconcile(
@@ -114,12 +114,12 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> Non
 
 
 def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
-    """Three GPUs fit on two nodes of two; no further node could be released."""
+    """Three GPUs fit on two nodes of two GPUs, so no second node can be released."""
     a, _, c = spread_out(stage)
     stage.finish(c)
     stage.pool(node_consolidation="when_underutilised", node_consolidation_after=300)
     stage.tick(3, seconds=20)
-    assert stage.pool().nodes_desired == 3  # something ended there of late
+    assert stage.pool().nodes_desired == 3  # a workload ended there recently
     stage.pass_time(301)
     assert stage.pool().nodes_desired == 2
     stage.tick(2, seconds=60)
@@ -213,7 +213,7 @@ def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> No
 
 
 def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
-    """The move is checked again under lock: a node cordoned in the meantime accepts no workload."""
+    """The move is checked again under a lock, so a node cordoned in the meantime accepts no workload."""
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
 

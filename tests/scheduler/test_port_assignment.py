@@ -1,4 +1,4 @@
-"""Port numbers of pods."""
+"""Tests for the port numbers of pods."""
 
 from itertools import chain, repeat
 from types import SimpleNamespace

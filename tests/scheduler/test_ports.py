@@ -1,4 +1,4 @@
-"""Tests of ports of interactive workloads: port numbers, environment variables and idleness."""
+"""Tests for interactive workload ports: port numbers, environment variables and idleness."""
 
 from collections.abc import Mapping
 from datetime import timedelta

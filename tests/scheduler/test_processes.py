@@ -1,4 +1,4 @@
-"""Real scheduler processes with real pods, killed midway."""
+"""Tests for real scheduler processes that are killed while they run real pods."""
 
 import os
 import subprocess
@@ -19,12 +19,12 @@ from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180.0  # a machine under load takes its time to start
+PATIENCE = 180.0  # seconds; a machine under load starts slowly
 pytestmark = pytest.mark.timeout(600)
 
 
 class Schedulers:
-    """Scheduler processes of one installation. Pods are tied to a process that outlives the schedulers."""
+    """The scheduler processes of one installation. Pods belong to a process that outlives the schedulers."""
 
     def __init__(self, home: Path, url: str) -> None:
         self.home = home
@@ -56,7 +56,7 @@ class Schedulers:
         return next((p for p in self.processes if str(p.pid) == holder and p.poll() is None), None)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the leader, and let its lease run out at once."""
+        """Kill the leader and let its lease expire at once."""
         process.kill()
         process.wait()
         Lease.objects.filter(name="scheduler").update(expires_at=timezone.now())

@@ -1,4 +1,4 @@
-"""Demand reports to pools after every relevant change."""
+"""Tests for demand reports to pools after every relevant change."""
 
 import ast
 from pathlib import Path
@@ -17,7 +17,7 @@ def workers(count: int) -> list[dict[str, object]]:
 
 
 def pressure(stage: Stage) -> tuple[int, int, int, int]:
-    """Return queued, running and capacity in GPUs, and nodes, of the last report."""
+    """Return the queued, running and total GPUs and the nodes in the last report."""
     stage.cast.pool.refresh_from_db()
     pressure = stage.cast.pool.pressure or {}
     return (
@@ -51,7 +51,7 @@ def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) ->
 def test_scheduler_reports_demand_and_knows_no_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler only reports demand; no line of it names the autoscaler."""
+    """The scheduler only reports demand. None of its modules names the autoscaler."""
     heard = []
 
     def observer(pool_id: int, **report: object) -> bool:

@@ -1,4 +1,4 @@
-"""Growth reservations end with the run."""
+"""Tests that scale-up reservations end with the run."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def node_lost(stage: Stage, workload: Workload) -> None:
 
 
 def grown_on_paper(stage: Stage, **changes: object) -> Workload:
-    """Runs at its minimum with one more replica reserved; everything else is allocated."""
+    """Create a workload that runs at its minimum with one more replica reserved. No GPU is left."""
     stage.quota(stage.cast.speech, 0)
     workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)
     stage.submit("rest", roles=[{"name": "worker", "replicas": 2, "gpu": 1}], priority=90)

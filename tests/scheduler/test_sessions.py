@@ -1,4 +1,4 @@
-"""Session calls are leased in turn, never lost and ended once."""
+"""Tests that session calls are leased in turn, never lost, and ended once."""
 
 import uuid
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, 
 
 @pytest.fixture
 def play(stage: Stage) -> Play:
-    """Two nodes that accept calls."""
+    """Open a session on two nodes that accept calls."""
     play = Play(stage, open_session(stage))
     stage.tick(3)
     assert stage.phase(play.session.workload) == Phase.RUNNING
@@ -127,7 +127,7 @@ def test_call_with_a_lost_response_is_sent_again_and_counts_once(play: Play) -> 
 
 
 def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
-    """This holds even while the node's last poll, which lists the call, is still open."""
+    """The call is sent again even while the node's last poll, which lists the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.accept_results(0, number, outcome="interrupted")

@@ -1,4 +1,4 @@
-"""Stored cycle inputs are kept for a while in bounded space."""
+"""Tests that stored cycle inputs are kept for a limited time and within a size limit."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The task queue with real processes, killed midway."""
+"""Tests for the task queue with real processes that are killed midway."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ FILES = 4000
 
 @pytest.fixture
 def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Start a task queue on this test's database as production does; stop it afterwards."""
+    """Start a task queue on this test's database as in production, and stop the queue afterwards."""
     started: list[subprocess.Popen[bytes]] = []
     env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}  # signs tasks
 
@@ -50,7 +50,7 @@ def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], su
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill it with all its children."""
+    """Kill the process and all its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The usage ledger is exact at every change, also with sliding windows."""
+"""Tests that the usage ledger is exact at every change, even with sliding windows."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tests.cast import Cast, make_cast
 from tests.scheduler.stage import Stage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-WINDOW = 2560  # seconds: a point each ten
+WINDOW = 2560  # seconds, with a point every ten seconds
 Story = Sequence[tuple[int, float]]  # (seconds, charge per second)
 
 MODES: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ def make_story(seed: int, least: int) -> Story:
 
 
 def summed(story: Story, now: int, half_life: float | None, since: int) -> float:
-    """Integrate piece by piece by the definition, without a ledger."""
+    """Integrate the usage piece by piece from its definition, without a ledger."""
     total, at = 0.0, 0
     for seconds, rate in story:
         early, late = max(at, since), min(at + seconds, now)
@@ -118,7 +118,7 @@ def test_unneeded_points_are_deleted(cast: Cast) -> None:
 
 
 def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
-    """End to end: pods hold GPUs, the scheduler settles the ledger, the window passes."""
+    """End to end: GPUs are allocated, the scheduler settles the ledger, and the window passes."""
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])

@@ -1,4 +1,4 @@
-"""The state of a gang, from the states of its pods."""
+"""Tests for deriving a gang's state from the states of its pods."""
 
 from dataclasses import replace
 

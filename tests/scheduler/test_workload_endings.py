@@ -1,4 +1,4 @@
-"""Ends of runs: failures, restarts, time limits and lost machines."""
+"""Tests for the end of a run: failures, restarts, time limits and lost machines."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -132,7 +132,7 @@ def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
 
 
 def test_gang_that_never_reached_its_node_fails_at_once_with_the_reason(stage: Stage, tmp_path: Path) -> None:
-    """A real Ray runtime and a node that does not answer."""
+    """The test uses a real Ray runtime and an unreachable node."""
     node = Node.objects.get(name="local-0")
     away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]

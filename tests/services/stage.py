@@ -24,7 +24,7 @@ from tests.fakes.serving import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.scheduler.stage import Stage
 
 MAX_TICKS = 80
-IDLE_AT_MOST = timedelta(seconds=30)  # restarts and time limits are due without a change
+IDLE_AT_MOST = timedelta(seconds=30)  # restarts and time limits need ticks even without a change
 VERSIONS = """
     SELECT 'workload', id::text, xmin::text, ctid::text FROM projects_workload
     UNION ALL SELECT 'pod', id::text, xmin::text, ctid::text FROM projects_pod
@@ -45,7 +45,7 @@ def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: An
 
 @dataclass
 class ServiceStage:
-    """`answers`: whether an engine answers at the address of its running process."""
+    """The stage. `answers` says whether engines respond at the addresses of their running processes."""
 
     stage: Stage
     engines: FakeEngines = field(default_factory=FakeEngines)
@@ -53,7 +53,7 @@ class ServiceStage:
     answers: bool = True
     weights: str = "1"
     held: Held = field(init=False)
-    idle_since: datetime | None = None  # last tick of the scheduler, if it changed nothing
+    idle_since: datetime | None = None  # time of the scheduler's last tick, if the tick changed nothing
     versions: list[tuple[str, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -140,13 +140,13 @@ class ServiceStage:
         self.versions = self.row_versions()
 
     def row_versions(self) -> list[tuple[str, ...]]:
-        """Identify the content of all workloads and pods."""
+        """Return a value that identifies the content of all workloads and pods."""
         with connection.cursor() as cursor:
             cursor.execute(VERSIONS)
             return list(cursor.fetchall())
 
     def have_pods_changed(self) -> bool:
-        """Return whether a pod started or ended since the last call."""
+        """Return True if a pod has started or ended since the last call."""
         try:
             return os.eventfd_read(self.stage.runtime.wake_fds()[0]) > 0
         except BlockingIOError:
@@ -161,7 +161,7 @@ class ServiceStage:
         return list(rows.order_by("pk"))
 
     def sync_engines(self) -> None:
-        """Start and stop simulated engines so that one answers wherever a pod runs."""
+        """Start and stop simulated engines so that one engine responds wherever a pod runs."""
         running = set(self.addresses())
         for address in running - set(self.engines.engines) if self.answers else ():
             self.engines.appear(address, FakeEngine(Identity("default", self.weights), weights=self.weights))
@@ -206,7 +206,7 @@ class ServiceStage:
         return sorted(address for address, worker in self.router.has.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:
-        """Assert that every process belongs to a live engine and every router entry to a known one."""
+        """Assert that every process belongs to a live engine and every router entry to a known engine."""
         live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():
@@ -218,7 +218,7 @@ class ServiceStage:
 
 
 def make_stage(nodes: int = 4) -> ServiceStage:
-    """Return a stage with `nodes` nodes of two GPUs each, all within vision's quota."""
+    """Return a stage with `nodes` nodes of two GPUs each, which vision's quota covers."""
     made = Stage(make_cast())
     for number in range(nodes):
         made.node(number)

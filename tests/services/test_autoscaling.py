@@ -1,4 +1,4 @@
-"""Tests of autoscaling a service by its metrics."""
+"""Tests for autoscaling a service by its metrics."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds:
 
 
 def run_until_idle(stage: ServiceStage, service: Service) -> None:
-    """Let the service be idle until only its initial engine is left and no request is open."""
+    """Keep the service idle until only its initial engine is left and no scaling request is open."""
     for _ in range(36):
         if len(stage.live(service)) == 1 and not Scaling.objects.filter(completed_at=None).exists():
             return

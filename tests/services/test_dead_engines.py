@@ -1,4 +1,4 @@
-"""Tests of engines that die: their operation ends soon, and the service's history names them."""
+"""Tests for engines that die: their operations end soon, and the service history lists them."""
 
 import socket
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from tests.services.test_service_commands import InProcessDesk, terminal
 __all__ = ["http_stage", "router", "terminal"]
 
 DEAD, ALIVE = "http://198.51.100.9:30000", "http://198.51.100.10:30000"
-SOON = 15  # ticks of two seconds; the service's own limit is half an hour
+SOON = 15  # ticks of two seconds; the regular time limit is half an hour
 
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address that refuses connections: the port is bound, but nothing listens on it."""
+    """Return an address that refuses connections: the port is bound, but no process listens on the port."""
     with closing(socket.socket()) as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -93,7 +93,7 @@ def test_external_engine_may_be_unreachable_for_a_moment(stage: ServiceStage) ->
 
 
 def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> None:
-    """It answers 503 for longer than a dead engine is retried."""
+    """The engine returns 503 for longer than Berth retries a dead engine."""
     service = stage.serve()
     stage.engines.appear(ALIVE)
     stage.engines.fall_ill(ALIVE)

@@ -1,4 +1,4 @@
-"""Tests of service processes that crash between any two steps of a scale request."""
+"""Tests for service processes that crash between any two steps of a scale request."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ POINTS = (
 
 
 class Died(BaseException):
-    """Not an `Exception`, so that no handler catches it."""
+    """Simulates a crash. Not an `Exception`, so that no handler catches the crash."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def reset_crash_points() -> Iterator[None]:
 
 
 class CrashingProcess:
-    """A service process that dies at the crash point; its successor completes one pass."""
+    """A service process that dies at the crash point. Its successor completes one pass."""
 
     def __init__(self, stage: ServiceStage, name: str) -> None:
         self.stage, self.name, self.deaths, self.just_died = stage, name, 0, False

@@ -1,4 +1,4 @@
-"""Tests of weights and external engines over HTTP, with a real sglang-router."""
+"""Tests for weights and external engines over HTTP, with a real sglang-router."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ FROM_DISK = b"as they are on disk"
 
 @dataclass
 class HttpStage(ServiceStage):
-    """A stage where an engine answers over HTTP wherever a pod of a service runs."""
+    """A stage where an engine responds over HTTP wherever a service pod runs."""
 
     router_address: str = ""
     folder: Path = Path()
@@ -53,7 +53,7 @@ class HttpStage(ServiceStage):
         return self.serve(router=router, weight_sync=True, **service)
 
     def train(self, engine: InferenceEngine, version: str) -> bytes:
-        """Write new weights and have the engine load them, as a trainer does."""
+        """Write new weights and let the engine load them, as a trainer does."""
         weights = f"trained {version} times".encode() * 1000
         file = self.folder / f"weights-{version}"
         file.write_bytes(weights)

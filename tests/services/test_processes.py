@@ -1,4 +1,4 @@
-"""Tests of real processes that run a service of real engines and are killed midway."""
+"""Tests for real service processes with real engines that are killed midway."""
 
 import os
 import re

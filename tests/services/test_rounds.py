@@ -1,4 +1,4 @@
-"""Tests of how often the service process runs each service."""
+"""Tests for the interval at which the service process runs each service."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Tests of scale-in: the newest engines go first, and no request is dropped."""
+"""Tests for scale-in: the newest engines are removed first, and no request is dropped."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of scale-out: its statuses, failures and cancellation."""
+"""Tests for scale-out: statuses, failures and cancellation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the scaling endpoints: statuses, codes and fields."""
+"""Tests for the scaling endpoints: request statuses, HTTP codes and fields."""
 
 from collections.abc import Callable
 

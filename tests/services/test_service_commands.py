@@ -1,4 +1,4 @@
-"""Tests of `berth service` against the REST API in this process."""
+"""Tests for `berth service` against the REST API in this process."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ scale_in_policy:
 
 
 class InProcessDesk(StubServer, httpx.BaseTransport):
-    """Passes requests of the client to the server in this process."""
+    """Passes the client's requests to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

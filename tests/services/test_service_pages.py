@@ -1,4 +1,4 @@
-"""Tests of the service pages."""
+"""Tests for the service pages."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Tests of weight synchronization: added engines copy the weights of an initial engine."""
+"""Tests for weight synchronization: added engines copy the weights of an initial engine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Local inference engines for these tests."""
+"""Local inference engines for the serving tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ Starts = Callable[..., Server]
 
 @pytest.fixture
 def start() -> Iterator[Starts]:
-    """start(kind="openai", weights=b"...", slots=2, ...): an engine that serves until the test ends."""
+    """Return `start(kind="openai", slots=2, ...)`, which starts an engine for the duration of the test."""
     with ExitStack() as stack:
 
         def begin(

@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The outcome of one request. `trouble`: why it failed, or empty. Times are seconds since the start."""
+    """The outcome of one request. `trouble` is the failure reason, if any. Times are in seconds."""
 
     sent_at: float
     seconds: float
@@ -22,7 +22,7 @@ class Request:
 
 @dataclass
 class Load:
-    """`clients` parallel clients; each sends its next request when the previous one is answered."""
+    """Load from `clients` parallel clients. Each client sends one request after another."""
 
     address: str
     tokens: int
@@ -47,7 +47,7 @@ class Load:
             thread.start()
 
     def end(self) -> None:
-        """Wait for the response of every request in flight, then stop."""
+        """Wait for the responses to all requests in flight, then stop."""
         self.clients = -1
         for thread in self._threads:
             thread.join(PATIENCE)

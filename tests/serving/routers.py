@@ -1,4 +1,4 @@
-"""Routers for tests: the real sglang-router, and one with its older API."""
+"""Routers for tests: the real sglang-router, and a router with its older API."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
-    """Run the real router. Its hub for tokenizers is a closed port, so that nothing is downloaded."""
+    """Run the real router. Its tokenizer hub is a closed port, so that no tokenizer is downloaded."""
     address, metrics = f"http://127.0.0.1:{port or free_port()}", str(free_port())
     command = [
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1",
@@ -63,7 +63,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 class OlderRouter(ThreadingHTTPServer):
-    """A router with the API before 0.2: adding an engine waits until it is healthy, removing one does not."""
+    """A router with the API before 0.2. Only additions wait, until the engine is healthy."""
 
     daemon_threads = True
 
@@ -124,7 +124,7 @@ class _OlderHandler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: Any) -> None:
-        """Tests read answers."""
+        """Log nothing. Tests inspect the responses."""
 
 
 @contextmanager

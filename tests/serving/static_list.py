@@ -1,4 +1,4 @@
-"""A router list in a file, read as nginx reads it."""
+"""An engine list in a file, read like nginx reads it."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ def resolved(url: str) -> tuple[str, ...]:
 
 
 class FileStage:
-    """A list in a file, read as nginx would at each reload."""
+    """A stage with an engine list in a file, read like nginx reads the file at each reload."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.seen = folder / "upstreams" / "chat.conf", folder / "seen.conf"

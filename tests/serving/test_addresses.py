@@ -1,4 +1,4 @@
-"""Tests of engine addresses: normal form, and which addresses may be called."""
+"""Tests for engine addresses: normal form, and allowed addresses."""
 
 import socket
 from typing import Any
@@ -125,7 +125,7 @@ def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.M
 
 
 def test_only_the_checked_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that resolves to another address the second time gains nothing."""
+    """The address is resolved only once, so a changed DNS response has no effect."""
     answers = iter(["10.1.2.3", "169.254.169.254"])
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:

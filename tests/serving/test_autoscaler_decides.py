@@ -1,4 +1,4 @@
-"""Tests of autoscaler decisions: scale out while pressure lasts, scale in while load stays low."""
+"""Tests for autoscaler decisions: scale out while pressure lasts, scale in while load stays low."""
 
 from dataclasses import replace
 
@@ -224,7 +224,7 @@ def test_initial_engines_stay_even_above_the_maximum() -> None:
 
 @pytest.mark.shows("RLX-67", "RLX-79")
 def test_throughput_is_computed_from_token_counters() -> None:
-    """A restarted engine counts from zero; that is not a negative throughput."""
+    """The counter of a restarted engine starts at zero, which must not give a negative throughput."""
     window, config = Window(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = Reading("engine_0", generated=generated)

@@ -1,4 +1,4 @@
-"""Tests of autoscaler invariants under random engine reports."""
+"""Tests for autoscaler invariants under random engine reports."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tests of autoscaler settings: the documented YAML, defaults and errors."""
+"""Tests for autoscaler settings: the documented YAML, defaults and errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Contract tests of every inference engine, over HTTP."""
+"""Contract tests for every inference engine over HTTP."""
 
 import threading
 import time
@@ -32,10 +32,10 @@ class Stage(Protocol):
     def end(self, engine: str) -> None: ...
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        """Start requests in the engine; return a function that waits and tells which were answered."""
+        """Start requests in the engine. Return a function that waits for and lists the answered requests."""
 
     def held(self, engine: str) -> str:
-        """Return the weights that the engine really holds."""
+        """Return the engine's actual weights."""
 
 
 class FakeStage:
@@ -231,7 +231,7 @@ def test_cache_in_use_is_not_flushed(syncing: Stage) -> None:
     syncing.adapter.flush(engine)
 
 
-# --- SGLang's own protocol only
+# --- only for SGLang's own protocol
 
 
 def sglang(start: Starts, **model: int) -> tuple[EngineAdapter, Server]:

@@ -1,4 +1,4 @@
-"""Tests of metrics from engines' Prometheus text: incomplete, missing or impossible values are unknown."""
+"""Tests for engine metrics in Prometheus format. Incomplete, missing or impossible values are unknown."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Contract tests of every router, including a real sglang-router."""
+"""Contract tests for every router, including a real sglang-router."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class Stage(Protocol):
     def engine(self) -> str: ...
 
     def answers(self, count: int = 4) -> set[str]:
-        """Send requests to the router one after the other; return which engine answered each."""
+        """Send `count` requests in sequence, and return the engine that responded to each request."""
 
 
 class HttpStage:
@@ -145,7 +145,7 @@ def test_last_engine_can_be_unregistered(stage: Stage) -> None:
     assert listed(stage.client) == {}
 
 
-# --- the real router, and the older one
+# --- the real router and the router with the older API
 
 
 @pytest.fixture(params=["sglang", "older sglang"])

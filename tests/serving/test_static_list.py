@@ -1,4 +1,4 @@
-"""Tests of the engine list in a file that nginx includes."""
+"""Tests for the engine list in a file that nginx includes."""
 
 import json
 import socket

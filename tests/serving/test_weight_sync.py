@@ -1,4 +1,4 @@
-"""Tests of weight copies to an added engine over HTTP: complete, without a lost request."""
+"""Tests for weight copies to an added engine over HTTP: complete copies and no lost request."""
 
 import time
 import uuid
@@ -25,7 +25,7 @@ JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_r
 
 @pytest.fixture
 def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
-    """Return a seed with its seventh weights from a trainer and an added engine with those of its disk."""
+    """Return a seed with a trainer's seventh weights, and an added engine with the weights on its disk."""
     seed, added = start(slots=4), start(slots=4, weights=Weights(b"from disk", "1"))
     trained = tmp_path / "weights-7"
     trained.write_bytes(b"trained" * 10_000)
@@ -35,7 +35,7 @@ def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
 
 
 def copied(seed: Server, added: Server, seconds: float = 5.0) -> str:
-    """Copy the weights in a group of its own: the meeting point follows from the group's name."""
+    """Copy the weights in a separate group, because the group's name determines the rendezvous."""
     return copy_weights(ADAPTER, seed.address, added.address, group=f"berth-{uuid.uuid4()}", seconds=seconds)
 
 
@@ -110,7 +110,7 @@ def test_failed_copy_resumes_the_engine_without_a_version(
     (seed if side == "seed" else added).engine.faults[step] = fault
     with pytest.raises(ServingError):
         copied(seed, added)
-    if step != "/update_weight_version":  # only the response is wrong: the copy was made
+    if step != "/update_weight_version":  # only the response is wrong, and the copy is complete
         assert ADAPTER.weight_version(added.address) == "1"
     assert not added.engine.model.paused
     assert WIRE.post(added.address, "/generate", {"max_new_tokens": 2}).is_success

@@ -1,4 +1,4 @@
-"""Tests of calls to engines: they end in time with a complete bounded response or an error."""
+"""Tests that calls to engines end in time with a complete, bounded response or an error."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Sample a service as its autoscaler would."""
+"""Sample a service as the autoscaler does."""
 
 from dataclasses import dataclass, field
 
@@ -19,14 +19,14 @@ class Watch:
     config: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     now: float = 1000.0
     window: Window = field(default_factory=Window)
-    waits: tuple[tuple[float, float], ...] = ()  # cumulative, of each engine
+    waits: tuple[tuple[float, float], ...] = ()  # cumulative, per engine
 
     def look(
         self, usage: float | None = 0.5, queue: float | None = 20.0, *, times: int = 1, every: float = 10.0,
         silent: int = 0, throughput: float | None = 100.0, waits: Histogram | None = None,
         first_token: Histogram | None = None,
     ) -> "Watch":  # fmt: skip
-        """Take a sample with equal readings of all engines; the last `silent` ones report nothing."""
+        """Take a sample with equal readings from all engines. The last `silent` engines report nothing."""
         for _ in range(times):
             self.now += every
             names = tuple(f"engine_{number}" for number in range(self.engines))

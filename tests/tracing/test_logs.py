@@ -1,4 +1,4 @@
-"""Tests of the log: every line is a JSON event with the ids of its request, cycle or job."""
+"""Tests that every log line is a JSON event with the id of its request, cycle or job."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.scheduler.stage import Stage
 
 
 class Lines:
-    """The lines that the root logger's handler would write as JSON."""
+    """The JSON lines that the root logger's handler would write."""
 
     def __init__(self) -> None:
         self.stream = StringIO()

@@ -1,4 +1,4 @@
-"""Tests of traces: which spans exist, their attributes, and no cost without a collector."""
+"""Tests for traces: spans, span attributes, and no cost without a collector."""
 
 import json
 import logging
@@ -148,7 +148,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 
 
 def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, str]) -> None:
-    """Neither without an endpoint nor with one while the SDK is disabled."""
+    """The import happens neither without an endpoint nor while the SDK is disabled."""
     disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}
     again = f"import os; os.environ.update({disabled!r}); spans._decided = False\n"
     env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}

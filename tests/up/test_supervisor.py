@@ -1,4 +1,4 @@
-"""Tests of the supervisor, its children and adopted processes."""
+"""Tests for the supervisor, its children and adopted processes."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def child(tmp_path: Path, code: str) -> Child:
 
 
 def run_and_end(one: Child, now: float) -> float | None:
-    """Start the child, let it end, and return when its next start is due."""
+    """Start the child, let it end, and return the time of its next start."""
     one.start(now)
     assert one.process
     one.process.wait()
@@ -129,7 +129,7 @@ def test_tied_process_ends_with_its_starter(tmp_path: Path) -> None:
 
 def test_process_tied_to_an_ended_process_never_starts(tmp_path: Path) -> None:
     line = tied(["touch", str(tmp_path / "started")])
-    line[3] = "1"  # another process, as if ours had ended before
+    line[3] = "1"  # another process, as if the original process had exited
     assert subprocess.run(line, check=False).returncode == 0
     assert not (tmp_path / "started").exists()
 

@@ -1,4 +1,4 @@
-"""Tests that the web process waits for the tables before it responds."""
+"""Tests that the web process waits for the database tables before it responds."""
 
 import os
 import socket

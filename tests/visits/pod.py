@@ -23,7 +23,7 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """`heard`: requests, newest last; `left`: set when a visitor leaves before the response ends."""
+    """The pod. `heard` lists requests, newest last. `left` is set when a visitor leaves early."""
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +53,7 @@ class Pod:
 
 
 class Server(uvicorn.Server):
-    """A server that looks more often whether it should end."""
+    """A server that checks more often whether to stop."""
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -70,7 +70,7 @@ def served(app: App) -> Iterator[int]:
 
 @contextlib.contextmanager
 def all_served(*apps: App) -> Iterator[list[int]]:
-    """Yield the local port of each application while the block runs; they end together."""
+    """Yield the local port of each application while the block runs. All applications end together."""
     with contextlib.ExitStack() as stack:
         ports, servers, threads = [], [], []
         for app in apps:

@@ -1,4 +1,4 @@
-"""Tests of port links: who gets one, that it opens once and soon, and how long a visit lasts."""
+"""Tests for port links: permissions, single use, expiry, and the duration of visits."""
 
 from dataclasses import replace
 from datetime import timedelta

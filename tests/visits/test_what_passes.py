@@ -1,4 +1,4 @@
-"""Tests of the port proxy: what passes in both directions, what does not, and streaming."""
+"""Tests for the port proxy: forwarded and blocked data in both directions, and streaming."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -247,7 +247,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
 def test_open_visit_is_cut_off_when_access_ends(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
-    """It happens soon, before the row is read for another reason."""
+    """The visit ends soon, before the row is read for another reason."""
     monkeypatch.setattr(proxy, "LOOK_AGAIN_SECONDS", 3600.0)
     session = cookie_of(visit_setup.cast.dave.user).partition("=")[2]
     cookie = visit_setup.visit(replace(visit_setup.cast.dave, session_key=session))

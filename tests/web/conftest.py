@@ -1,4 +1,4 @@
-"""Fixtures of page tests: the cast, and a signed-in client for each user."""
+"""Fixtures for page tests: the cast, and a signed-in client for each user."""
 
 import pytest
 from django.test import Client

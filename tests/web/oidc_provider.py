@@ -20,7 +20,7 @@ CLIENT, SECRET = "berth", "a secret between two"
 
 
 class Provider(ThreadingHTTPServer):
-    """Signs in `person`. `forged_claims` replace claims of the ID token; set `key` to forge its signature."""
+    """Signs in `person`. `forged_claims` replace ID token claims, and another `key` forges the signature."""
 
     daemon_threads = True
 
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
-    """Return whether the code verifier (RFC 7636) and the redirect address match the sign-in request."""
+    """Return True if the code verifier (RFC 7636) and the redirect address match the sign-in request."""
     digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return request["code_challenge"] == challenge and request["redirect_uri"] == form.get("redirect_uri")
@@ -112,7 +112,7 @@ def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
 
 @cache
 def published_key() -> RSAKey:
-    """Generate the key of every provider once: it takes a while."""
+    """Generate one key for all providers, because key generation is slow."""
     return RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the account page and its password form."""
+"""Tests for the account page and its password form."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

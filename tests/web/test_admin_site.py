@@ -1,4 +1,4 @@
-"""Tests of the admin site: access, read-only history and audit rows."""
+"""Tests for the admin site: access, read-only history and audit rows."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
 
-# A script without an address, other than data, and event handlers as attributes.
+# Inline scripts, except data blocks, and event handler attributes.
 INLINE_SCRIPT = re.compile(
     r"<script(?![^>]*(?:\ssrc=|application/json))[^>]*>|<[^>]*\son\w+=[^>]*>", re.IGNORECASE
 )
@@ -34,7 +34,7 @@ HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.
 
 @pytest.fixture
 def admin_client(cast: Cast) -> Client:
-    """A client of alice, a platform admin with access to the admin site."""
+    """Return a client for alice, a platform admin with access to the admin site."""
     user = cast.alice.user
     user.is_staff = True
     user.save()
@@ -47,7 +47,7 @@ admin.autodiscover()
 
 
 def model_names() -> list[str]:
-    """Names of Berth's models and of Django's users and groups."""
+    """Return the names of Berth's models and of Django's users and groups."""
     metas = [model._meta for model in admin.site._registry]
     ours = ("auth", "pools", "projects", "scheduler")
     return sorted(f"{meta.app_label}_{meta.model_name}" for meta in metas if meta.app_label in ours)

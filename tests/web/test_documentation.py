@@ -1,4 +1,4 @@
-"""Tests of the documentation site that Berth serves."""
+"""Tests for the documentation site that Berth serves."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of forms: errors are shown at their fields, and typed values are kept."""
+"""Tests for forms: errors are shown at their fields, and typed values are kept."""
 
 import json
 

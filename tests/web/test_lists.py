@@ -1,4 +1,4 @@
-"""Tests that every list sorts, searches and exports rows, and only rows that the user may see."""
+"""Tests that every list sorts, searches and exports only the rows that the user may see."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ every_list = pytest.mark.parametrize("page", LISTS, ids=names)
 
 @pytest.fixture
 def populated(cast: Cast) -> Cast:
-    """Two of each object: one that dave of vision sees, and one for members of ads and platform admins."""
+    """Create two objects of each kind: one that dave of vision sees, and one of the project ads."""
     for project, name, service, person in (
         (cast.vision, "trainer", "chat", cast.dave), (cast.ads, "ranker", "recommend", cast.grace),
     ):  # fmt: skip

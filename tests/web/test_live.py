@@ -1,4 +1,4 @@
-"""Tests of live updates: only kinds and ids are sent, and only to users who may see the objects."""
+"""Tests for live updates: only kinds and ids are sent, and only to users with access to the objects."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def committed_cast(transactional_db: None) -> Cast:
 
 
 class LiveSocket(ApplicationCommunicator):
-    """The browser's side of a WebSocket."""
+    """The browser side of a WebSocket."""
 
     def __init__(self, user: User | AnonymousUser, since: str = "") -> None:
         self.user = user
@@ -60,7 +60,7 @@ class LiveSocket(ApplicationCommunicator):
         return json.loads(answer["text"])
 
     async def receives(self, ident: object) -> bool:
-        """Return whether a message names this id; skip all others."""
+        """Return True once a message names the id. All other messages are skipped."""
         try:
             while True:
                 message = await self.receive()
@@ -91,7 +91,7 @@ async def test_workload_updates_reach_project_members_only(committed_cast: Cast)
 
 
 async def test_anonymous_socket_is_closed(committed_cast: Cast) -> None:
-    """The socket is accepted first: a browser reads the close code of open sockets only."""
+    """The server accepts the socket first, because a browser reads close codes only from open sockets."""
     async with LiveSocket(AnonymousUser()) as stranger:
         closing = await stranger.receive_output(PATIENCE)
         assert (closing["type"], closing["code"]) == ("websocket.close", SIGNED_OUT)
@@ -196,7 +196,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
 
 
 def test_burst_of_changes_is_sent_as_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test runs
+    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # longer than the test
     sent: list[int] = []
     announcer = Announcer()
     announcer.send = lambda: sent.append(len(announcer._waiting))  # type: ignore[method-assign]

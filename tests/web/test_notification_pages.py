@@ -1,4 +1,4 @@
-"""Tests of the notification page."""
+"""Tests for the notification page."""
 
 from projects.models import Subscription
 from projects.services.notifications.subscriptions import subscribe

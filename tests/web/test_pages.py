@@ -1,4 +1,4 @@
-"""Tests of all pages: access, escaping, paging and query counts."""
+"""Tests for all pages: access, escaping, paging and query counts."""
 
 import re
 
@@ -57,7 +57,7 @@ def test_every_user_opens_every_page(name: str, sign_in, running: Workload) -> N
     client = sign_in(name)
     for path in PAGES:
         answer = client.get(path)
-        if name == "frank" and path.startswith("/node-pools/"):  # without a role there are no pools
+        if name == "frank" and path.startswith("/node-pools/"):  # frank has no role and sees no pools
             assert answer.status_code == 404, path
             continue
         assert answer.status_code == 200, path

@@ -1,4 +1,4 @@
-"""Tests of sign-in with OpenID Connect, including forged responses."""
+"""Tests for sign-in with OpenID Connect, including forged responses."""
 
 from collections.abc import Iterator
 from typing import Any

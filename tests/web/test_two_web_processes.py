@@ -1,4 +1,4 @@
-"""Tests of live updates across web processes and lost database connections."""
+"""Tests for live updates across web processes and lost database connections."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from tests.web_process import web_processes
 
 @pytest.fixture
 def addresses(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
-    """The addresses of two web processes on this test's database."""
+    """Start two web processes on this test's database and yield their addresses."""
     with web_processes(child_env, tmp_path, 2) as started:
         yield started
 
@@ -33,7 +33,7 @@ def open_socket(address: str, cast: Cast) -> ClientConnection:
 
 
 def kinds(socket: ClientConnection, wanted: str, seconds: float = 20) -> list[str]:
-    """Return the kinds of messages received up to and including the wanted one."""
+    """Return the kinds of messages received up to and including the wanted kind."""
     received: list[str] = []
     deadline = time.monotonic() + seconds
     while wanted not in received:
@@ -54,7 +54,7 @@ def test_both_processes_send_updates_after_losing_the_database_connection(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'"
             )
-            assert cursor.rowcount >= 2  # this process may still listen, too
+            assert cursor.rowcount >= 2  # this process may also still listen
         assert kinds(first, "everything")
         assert kinds(second, "everything")
         workloads.submit(acting=cast.dave, project=cast.vision, document=training("two"))

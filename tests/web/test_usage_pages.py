@@ -1,4 +1,4 @@
-"""Tests of the usage page: sums, cost, export and budgets."""
+"""Tests for the usage page: sums, cost, export and budgets."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 @pytest.fixture
 def used(cast: Cast) -> None:
-    """Eight GPU-hours of vision and two of ads, an hour ago."""
+    """Create eight GPU-hours for vision and two for ads, an hour ago."""
     cast.pool.price_per_gpu_hour = Decimal("2.50")
     cast.pool.save()
     at = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""Tests of allocated, used and unmeasured resources on pages."""
+"""Tests for allocated, used and unmeasured resources on pages."""
 
 import re
 from datetime import timedelta
@@ -113,7 +113,7 @@ def test_ended_workload_keeps_its_utilization_chart(cast: Cast, sign_in, pod: Po
 
 
 def outline(text: str, kind: str) -> list[int]:
-    """Return where on the axis (0 to 1000) a chart's first path of this kind is above zero."""
+    """Return the axis ranges (0 to 1000) in which the chart's first path of this kind is above zero."""
     path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)
     assert path is not None
     return [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", path[1]) if int(y) < HEIGHT]

@@ -1,4 +1,4 @@
-"""Tests of the outcome of a call on its worker."""
+"""Tests for the outcome of a call on its worker."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests of binary frames: round trips, and refusal of anything else."""
+"""Tests for binary frames: round trips, and refusal of invalid data."""
 
 import pytest
 from hypothesis import given

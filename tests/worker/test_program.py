@@ -1,4 +1,4 @@
-"""Tests that the worker needs only Python and the server needs no worker code."""
+"""Tests that the worker needs only Python and that the server needs no worker code."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ OPENERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 
 
 def test_packed_worker_starts_with_a_bare_python(tmp_path: Path) -> None:
-    """Without site packages or environment it reports what is missing: a session."""
+    """Without site packages or environment variables, the worker reports that it has no session."""
     program = tmp_path / "worker.zip"
     program.write_bytes(worker_program())
     code = (

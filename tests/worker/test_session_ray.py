@@ -1,4 +1,4 @@
-"""Tests of a session's own Ray cluster and of its errors."""
+"""Tests for a session's own Ray cluster and its errors."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Tests of join tokens and joined machines over REST."""
+"""Tests for join tokens and joined machines over REST."""
 
 from datetime import timedelta
 from typing import Any

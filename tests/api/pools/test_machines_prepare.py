@@ -1,4 +1,4 @@
-"""Tests of joined machines that install their environment and report progress."""
+"""Tests for joined machines that install their environment and report progress."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests of node pools and nodes over REST."""
+"""Tests for node pools and nodes over REST."""
 
 from typing import Any
 

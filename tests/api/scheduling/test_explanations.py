@@ -1,4 +1,4 @@
-"""Tests of pending explanations, dry runs and scheduler health."""
+"""Tests for pending explanations, dry runs and scheduler health."""
 
 import pytest
 from django.utils import timezone

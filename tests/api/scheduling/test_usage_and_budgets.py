@@ -1,4 +1,4 @@
-"""Tests of usage reports and budgets over REST."""
+"""Tests for usage reports and budgets over REST."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Tests of measured utilization over REST."""
+"""Tests for measured utilization over REST."""
 
 import pytest
 from django.utils import timezone

@@ -1,4 +1,4 @@
-"""Tests of cancelling several workloads at once."""
+"""Tests for cancelling several workloads at once."""
 
 from projects.models import Workload
 from tests import factories as make

@@ -1,4 +1,4 @@
-"""Tests of logs over REST: ranges, tails, streams and search."""
+"""Tests for logs over REST: ranges, tails, streams and search."""
 
 import asyncio
 import threading

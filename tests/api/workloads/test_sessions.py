@@ -1,4 +1,4 @@
-"""Tests of the session endpoints."""
+"""Tests for the session endpoints."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Tests of workload templates over REST."""
+"""Tests for workload templates over REST."""
 
 import pytest
 

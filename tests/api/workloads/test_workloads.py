@@ -1,4 +1,4 @@
-"""Tests of submitting, listing and controlling workloads over REST."""
+"""Tests for submitting, listing and controlling workloads over REST."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ MEMORY = 16_000  # MiB of every device
 
 @st.composite
 def clusters(draw: Draw, *, time_based: bool = False, quiet: bool = False) -> Document:
-    """Draw a cluster with running and pending work. `quiet`: no odd states, everything point in time."""
+    """Draw a cluster with running and pending work. `quiet` excludes odd states."""
     pools = ["p"] if draw(st.integers(0, 4)) else ["p", "q"]
     nodes = [_node(draw, pool, number) for pool in pools for number in range(draw(st.integers(1, 4)))]
     departments = [_queue(draw, f"d{number}", pools) for number in range(draw(st.integers(1, 3)))]
@@ -200,7 +200,7 @@ def _role(draw: Draw, name: str) -> Document:
     return role
 
 
-# -- putting work on nodes
+# -- place work on nodes
 
 
 def _room(node: Document) -> Document:
@@ -208,7 +208,7 @@ def _room(node: Document) -> Document:
 
 
 def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool) -> None:
-    """Place the workload legally if there is room: whole, or (oddly) only a part of it."""
+    """Place the workload legally if it fits, either whole or (as an odd state) in part."""
     pool = _pick(draw, *workload["pools"])
     here = [room for room in free.values() if room["node"]["pool"] == pool]
     rooms = [room for room in here if room["node"]["state"] != "booting"]
@@ -236,7 +236,7 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
 
 
 def _together(rooms: list[Document], level: str | None) -> list[Document]:
-    """Return the rooms in the same rack, or zone, as the first."""
+    """Return the rooms in the rack or zone of the first room."""
     keys = {"rack": ("zone", "rack"), "zone": ("zone",), None: ()}[level]
     home = rooms[0]["node"]["labels"]
     return [room for room in rooms if all(room["node"]["labels"][key] == home[key] for key in keys)]
@@ -260,7 +260,7 @@ def _odd_states(draw: Draw, workload: Document, pods: list[Document]) -> None:
 
 
 def _milli(role: Document) -> tuple[int, int]:
-    """(thousandths of each device, devices)"""
+    """Return (thousandths of each device, number of devices)."""
     if "gpu_memory_mib" in role:
         return -(-DEVICE * role["gpu_memory_mib"] // MEMORY), 1
     gpu = role.get("gpu", 0)

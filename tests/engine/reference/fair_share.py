@@ -1,6 +1,6 @@
-"""A slow, plain reference calculation of fair shares.
+"""A slow and simple reference calculation of fair shares.
 
-It uses nothing of the engine: exact fractions, one resource, one level. The caller walks the levels.
+It uses no engine code, only exact fractions for one resource on one level. The caller walks the levels.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ Weigh = Callable[[Sequence["Claimant"]], list[Fraction]]
 
 @dataclass(frozen=True)
 class Claimant:
-    """A queue that divides its parent's share with its siblings. None is unlimited."""
+    """A queue that shares its parent's resources with its siblings. None means unlimited."""
 
     name: str
     quota: int | None
-    wants: int  # allocated and requested, as far as its own limits allow
+    wants: int  # allocated plus requested, capped by the queue's own limits
     weight: Fraction = Fraction(1)
     rank: int = 0
     created: int = 0
@@ -32,7 +32,7 @@ def fair_shares(
     k: Fraction = Fraction(0),
     by_quota: bool = False,
 ) -> dict[str, int]:
-    """Return the fair share of each queue. `by_quota`: weights are off and quotas serve as weights."""
+    """Return the fair share of each queue. With `by_quota`, quotas replace the weights."""
     share = {claimant.name: 0 for claimant in claimants}
     left = total
     for rank in _ranks(claimants):
@@ -55,12 +55,12 @@ def _ranks(claimants: Sequence[Claimant]) -> list[list[Claimant]]:
 
 
 def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
-    """An unlimited quota weighs as much as everything there is."""
+    """Return the quotas, where an unlimited quota counts as the total."""
     return [Fraction(total if c.quota is None else c.quota) for c in claimants]
 
 
 def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction) -> list[Fraction]:
-    """Return w = max(0, n + K(n - u)) per claimant; n is its part among the claimants with unmet demand."""
+    """Return w = max(0, n + K(n - u)) per claimant; n is the weight among the claimants with unmet demand."""
     everything = sum((weights[c.name] for c in hungry), Fraction(0))
     n = [weights[c.name] / everything for c in hungry]
     w = [max(Fraction(0), part + k * (part - c.usage)) for part, c in zip(n, hungry, strict=True)]
@@ -69,7 +69,7 @@ def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction)
 
 @dataclass
 class Division:
-    """The remaining amount, the demand of each queue and the share it has received so far."""
+    """The remaining amount, each queue's demand and each queue's share so far."""
 
     left: int
     unit: int
@@ -104,7 +104,7 @@ def _hand_out(division: Division, claimants: Sequence[Claimant], weigh: Weigh) -
 
 
 def _whole_units(division: Division, hungry: Sequence[Claimant], offers: dict[str, Fraction]) -> None:
-    """Give whole units of each offer, then one more each: largest remainder, oldest queue, name."""
+    """Give whole units of each offer, then one more unit each by largest remainder, oldest queue and name."""
     unit = division.unit
     for c in hungry:
         division.give(c, int(offers[c.name] // unit) * unit)

@@ -26,7 +26,7 @@ FAMILIES: Mapping[str, tuple[Law, ...]] = {
 
 
 def broken_laws(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Return "law: how" for every law that the plan breaks."""
+    """Return "law: violation" for every law that the plan breaks."""
     return [
         f"{law.__name__}: {how}" for laws in FAMILIES.values() for law in laws for how in law(snapshot, plan)
     ]

@@ -35,7 +35,7 @@ def non_preemptible_work_is_never_evicted(snapshot: Snapshot, plan: Plan) -> Bro
 
 
 def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that each eviction names victim, rule and a preemptor that the same bundle places."""
+    """Check that each eviction names its victim, its rule and a preemptor placed by its bundle."""
     for bundle in plan.bundles:
         audited = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
         evicted = {(s.workload, s.role, s.index) for s in bundle.steps if isinstance(s, Evict)}
@@ -100,7 +100,7 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
 
 
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that in a requested resource each victim leaves its queue at or over quota, or straddled it."""
+    """Check that victims leave their queue at or over quota in a requested resource, or straddled it."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in clusters_along(snapshot, plan):
         winner = before.workloads[bundle.workload]
@@ -123,7 +123,7 @@ def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that the preemptor's project ends within quota or fair share, unless history counts."""
+    """Check that the preemptor's project ends within quota or fair share, unless fairness is time-based."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
     for bundle, _, after in clusters_along(snapshot, plan):
@@ -166,7 +166,7 @@ def preemption_delay_is_respected(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def elastic_replicas_are_evicted_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a scaled-down victim keeps its gang, or the pods it had of it."""
+    """Check that a scaled-down victim keeps its gang, or every gang pod that was left."""
     for bundle, before, after in clusters_along(snapshot, plan):
         for eviction in bundle.evictions:
             victim, shrunk = eviction.workload, not eviction.whole and eviction.kind is not Kind.STALE_GANG

@@ -1,4 +1,4 @@
-"""Laws about gangs: whole or not at all.
+"""Laws about gangs: all or nothing.
 
 Each law yields a sentence per violation. It uses none of the engine's own judgement.
 """
@@ -60,7 +60,7 @@ def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
 
 
 def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that no replica of the minimum starts while others have only reservations."""
+    """Check that no minimum replica starts while other minimum replicas only have reservations."""
     for bundle, before, _ in clusters_along(snapshot, plan):
         for name in placed(bundle):
             steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
@@ -69,7 +69,7 @@ def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def a_tied_role_keeps_to_its_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a role tied to another stays within its ratio once the plan changes the gang."""
+    """Check that a role tied to another role stays within the ratio once the plan changes the gang."""
     cluster = after_all(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)

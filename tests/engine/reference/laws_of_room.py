@@ -31,7 +31,7 @@ Broken = Iterator[str]
 
 
 def no_node_holds_more_than_it_has(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check the end without stopping pods; and what starts at once, together with stopping pods."""
+    """Check the final state without stopping pods, and the pods that start at once with stopping pods."""
     cluster = after_all(snapshot, plan)
     staying = [
         s.pod.state for s in cluster.pods if s.pod.state not in (PodState.STOPPING, PodState.COMPLETED)
@@ -130,7 +130,7 @@ def _scattered(cluster: Cluster, name: str, node: Group | Role) -> Broken:
 
 
 def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
-    """Return the domain of a node: its label and those of the levels around it."""
+    """Return the domain of a node: its label at this level and the labels of the enclosing levels."""
     node = cluster.nodes[name]
     levels = tuple(cluster.levels[node.pool])
     around = levels[: levels.index(level)] if level in levels else ()

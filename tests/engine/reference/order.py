@@ -1,6 +1,6 @@
-"""A plain reference of the queue order on one large node.
+"""A simple reference for the queue order on one large node.
 
-It uses nothing of the engine but the shares it reports.
+It uses no engine code, only the shares that the engine reports.
 """
 
 from collections.abc import Mapping, Sequence

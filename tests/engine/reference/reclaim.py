@@ -1,7 +1,7 @@
-"""Brute-force reference of reclaim over every set of running gangs.
+"""Brute-force reference for reclaim over every set of running gangs.
 
-Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. It uses nothing of
-the engine but the shares it reports.
+Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. It uses no engine
+code, only the shares that the engine reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Apply a plan to plain lists."""
+"""Apply a plan to simple lists."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -9,13 +9,12 @@ from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workloa
 from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
-GOING = (PodState.STOPPING,)
-HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # not stopping by itself
+HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # all except STOPPING
 
 
 @dataclass(frozen=True)
 class Stood:
-    """A pod, its workload, and whether this plan placed it."""
+    """A pod, its workload, and a flag that says whether this plan placed the pod."""
 
     workload: str
     pod: Pod
@@ -23,11 +22,11 @@ class Stood:
 
 
 class Illegal(Exception):
-    """A step that cannot be applied."""
+    """Raised for a step that cannot be applied."""
 
 
 class Cluster:
-    """The pods of all workloads. Replaying a bundle changes them."""
+    """The pods of all workloads, which replaying a bundle changes."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -56,7 +55,7 @@ class Cluster:
             if stood.workload == step.workload and same(stood.pod, step) and stood.pod.state in ALIVE:
                 if stood.pod.state is not PodState.RESERVED or stood.pod.node != step.node:
                     raise Illegal(f"places {step}, which stands already")
-                self.pods.remove(stood)  # the reservation is used
+                self.pods.remove(stood)  # the pod starts in its reservation
         state = PodState.RESERVED if step.reserved else PodState.STARTING
         pod = Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.snapshot.now)
         self.pods.append(Stood(step.workload, pod, new=True))
@@ -75,7 +74,7 @@ class Cluster:
         return whole(self.workloads[workload].tree, self.counts(workload))
 
     def keeps_what_it_had(self, workload: str, before: "Cluster") -> bool:
-        """Return whether every role keeps its pods up to its minimum."""
+        """Return True if every role keeps its pods up to the role's minimum."""
         had, has = before.counts(workload), self.counts(workload)
         return not before.is_whole(workload) and all(
             has.get(role.name, 0) >= min(role.min, had.get(role.name, 0))
@@ -86,7 +85,7 @@ class Cluster:
         return next((self.nodes[pod.node].pool for pod in self.of(workload) if pod.node in self.nodes), None)
 
     def path(self, workload: str) -> list[str]:
-        """Project first."""
+        """Return the queues from the project upward."""
         path: list[str] = []
         name: str | None = self.workloads[workload].project
         while name is not None:

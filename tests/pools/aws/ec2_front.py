@@ -1,6 +1,6 @@
 """A proxy for moto's EC2 server that adds missing EC2 behaviour and faults.
 
-Launches are idempotent by client token; a reused token with other parameters is refused. Capacity may be
+Launches are idempotent by client token. A reused token with other parameters is refused. Capacity may be
 short, calls fail or lose their response on request, machines take a while to boot, and spot machines are
 interrupted.
 """
@@ -25,7 +25,7 @@ PASSED_ON = ("authorization", "x-amz-date")
 
 @dataclass(frozen=True)
 class Trouble:
-    """Refuse the next call with this code; with `after`, perform it and drop the response."""
+    """Refuse the next call with this code. With `after`, perform the call and drop the response."""
 
     code: str = "InternalError"
     after: bool = False
@@ -33,7 +33,7 @@ class Trouble:
 
 @dataclass
 class Ec2Front:
-    """The proxy's state. `capacity` limits the machines by lifecycle, None being unlimited.
+    """The proxy's state. `capacity` limits the machines by lifecycle. None means unlimited.
 
     Unless they boot at once, machines stay `booting` until `boot` is called.
     """
@@ -70,12 +70,12 @@ class Ec2Front:
         return Counter(name for name, _ in self.calls)[action]
 
     def living(self) -> set[str]:
-        """Return the ids of machines launched here that cost money now, straight from moto."""
+        """Return the ids of launched machines that cost money now, read directly from moto."""
         launched = {each for ids in self.launched.values() for each in ids}
         body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
         return _alive(self._forward({}, body).text) & launched
 
-    # --- served
+    # --- handlers
 
     def answer(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
         with self._lock:
@@ -104,7 +104,7 @@ class Ec2Front:
         return answer.status_code, text.encode()
 
     def _create_fleet(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
-        """Launch up to the capacity. A launch without machines is not remembered for its token."""
+        """Launch up to the capacity. An empty launch is not stored under its token."""
         token = form["ClientToken"]
         parameters = {key: value for key, value in form.items() if key != "ClientToken"}
         if token in self._answers:
@@ -131,7 +131,7 @@ class Ec2Front:
         return 200, body
 
     def _tags_spot_requests(self, form: dict[str, str]) -> bool:
-        """Return whether the template tags spot requests: EC2 refuses that on demand, moto does not."""
+        """Return True if the template tags spot requests. EC2 then refuses on-demand launches."""
         template_id = form["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateId"]
         query = {"Action": "DescribeLaunchTemplateVersions", "LaunchTemplateId": template_id}
         return "spot-instances-request" in self._forward({}, query | {"Version": form["Version"]}).text

@@ -33,7 +33,7 @@ SURROUNDINGS = {
 
 @dataclass
 class Ec2Place:
-    """One installation in an EC2 account; `calls` are the SDK's, as (service, operation, parameters)."""
+    """One installation in an EC2 account. `calls` lists SDK calls as (service, operation, parameters)."""
 
     url: str
     front: Ec2Front
@@ -71,7 +71,7 @@ def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Itera
         monkeypatch.delenv(name, raising=False)
     for name, value in SURROUNDINGS.items():
         monkeypatch.setenv(name, value)
-    # The addresses of moto's machines lead nowhere: unjoined machines are never asked, and the agents of
+    # The addresses of moto's machines lead nowhere. Unjoined machines are never queried, and the agents of
     # joined ones are not part of these tests.
     monkeypatch.setattr(RayRuntime, "obstacles", lambda _, instance_ids: without_agents(instance_ids))
     front = Ec2Front(moto())
@@ -87,7 +87,7 @@ def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Itera
 
 
 def without_agents(instance_ids: Collection[str]) -> dict[str, str]:
-    """Return no pods; fail if a machine is queried that never joined."""
+    """Return no pods. Fail if a machine that never joined is queried."""
     nodes = Node.objects.filter(instance_id__in=instance_ids)
     assert not nodes.filter(joined_at=None).exists()
     return {}

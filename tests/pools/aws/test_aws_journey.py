@@ -1,4 +1,4 @@
-"""Tests of an EC2 pool from demand to a node and back."""
+"""Tests for an EC2 pool from demand to nodes and back."""
 
 import base64
 import re
@@ -62,7 +62,7 @@ def test_ec2_pool_scales_up_and_back_down(place: Ec2Place) -> None:
 
 
 def joined(place: Ec2Place, node: Node) -> str:
-    """Join as the node's machine does: with the token of its user data and the id that EC2 reports."""
+    """Join as the node's machine does, with the token from its user data and the instance id from EC2."""
     ec2 = place.clients().ec2
     attribute = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")
     user_data = base64.b64decode(attribute["UserData"]["Value"]).decode()

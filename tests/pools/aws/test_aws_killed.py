@@ -1,4 +1,4 @@
-"""Tests of the reconciler on EC2, killed between any two steps."""
+"""Tests for a reconciler on EC2 that is killed between any two steps."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +21,7 @@ shows = pytest.mark.shows
 
 @dataclass
 class Ec2Stage(Stage):
-    """The stage with EC2 as provider: the same clock and kill points."""
+    """The stage with EC2 as its provider, the stage's clock and its kill points."""
 
     place: Any = None
 

@@ -1,4 +1,4 @@
-"""Tests of the EC2 provider through the real SDK."""
+"""Tests for the EC2 provider through the real SDK."""
 
 import base64
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def requests(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
 
 
 def test_every_request_matches_the_ec2_service_model(place: Ec2Place) -> None:
-    """Checked parameter by parameter: names, types, choices, lengths."""
+    """The test checks each parameter's name, type, choices and length."""
     rich: dict[str, Any] = {
         "purchase": "spot_then_on_demand", "spot_price_max": 1.5, "instance_profile": "berth-node",
         "volume_gib": 200, "on_demand_allocation": "prioritized", "subnets": subnets()[:2],
@@ -74,7 +74,7 @@ def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Place) -> None:
 def test_only_spot_launches_tag_spot_requests(
     place: Ec2Place, purchase: str, tags_requests: list[bool]
 ) -> None:
-    """EC2 refuses a launch on demand whose template would."""
+    """EC2 refuses on-demand launches whose template tags spot requests."""
     provider = place.provider(purchase=purchase)
     for token in ("t-1", "t-2"):
         provider.provision(order(token))
@@ -155,7 +155,7 @@ def test_lifecycle_follows_the_pool(
         ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
         ("UnauthorizedOperation", Kind.CREDENTIALS),
         ("InvalidSubnetID.NotFound", Kind.SETTINGS),
-        ("SomethingThatNobodyKnows", Kind.CAPACITY),  # EC2 has responded: the outcome is certain
+        ("SomethingThatNobodyKnows", Kind.CAPACITY),  # EC2 has responded, so the outcome is certain
     ],
 )
 def test_launch_failures_are_classified(place: Ec2Place, code: str, kind: Kind) -> None:
@@ -207,7 +207,7 @@ def test_outcome_is_unknown_without_a_response(place: Ec2Place) -> None:
 
 
 def test_lost_response_causes_no_duplicate_launch(place: Ec2Place) -> None:
-    """Whether the tags are visible yet or not: then the client token prevents it."""
+    """If the tags are not visible yet, the client token prevents a duplicate launch."""
     place.front.next("CreateFleet", Trouble(after=True))
     with pytest.raises(ProviderError) as failure:
         place.provider().provision(order())

@@ -1,4 +1,4 @@
-"""Tests of the join program against an EC2 metadata service, version 2 only."""
+"""Join program tests with an EC2 metadata service that supports only version 2."""
 
 import json
 import subprocess
@@ -19,12 +19,12 @@ GOES = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 
 @dataclass
 class Surroundings:
-    """The metadata service and Berth's API at one address; the first call of the machine is refused."""
+    """The metadata service and Berth's API at one address. The machine's first call is refused."""
 
     metadata: dict[str, str]
     address: str = ""
     joined: list[dict[str, Any]] = field(default_factory=list)
-    interruption: list[dict[str, Any] | None] = field(default_factory=list)  # by call
+    interruption: list[dict[str, Any] | None] = field(default_factory=list)  # one entry per call
     careless: list[str] = field(default_factory=list)  # paths requested without a token
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:
@@ -107,7 +107,7 @@ def test_spot_interruption_is_reported_with_its_time(surroundings: Surroundings,
     indirect=True,
 )
 def test_rebalance_recommendation_is_reported(surroundings: Surroundings, tmp_path: Path) -> None:
-    """It leads to a drain without a deadline."""
+    """The recommendation leads to a drain without a deadline."""
     run(surroundings, tmp_path)
     reason = "EC2 recommends to rebalance this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": None}]

@@ -1,4 +1,4 @@
-"""Tests of a real pod in its pool's environment."""
+"""Tests for a real pod in its pool's environment."""
 
 import os
 import sys

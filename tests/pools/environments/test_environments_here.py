@@ -1,4 +1,4 @@
-"""Tests of environments on this machine, built by the common script, once for all nodes.
+"""Tests for environments on this machine, which the common script builds once for all nodes.
 
 The packages are built by the tests and installed from a directory, so no network is needed.
 """
@@ -62,7 +62,7 @@ def recipe(image: Image, *operations: Operation, **secrets: str) -> Recipe:
 
 
 def ended(here: LocalEnvironments, name: str, of: Recipe) -> Boot:
-    """Wait for the build script, a separate process, and return its state."""
+    """Wait for the build script's process and return the build state."""
     for _ in range(1200):
         boot = here.look(name, of.secrets)
         if boot is None or boot.ready or boot.why:
@@ -103,7 +103,7 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
 def test_second_node_reuses_the_environment_of_the_first(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     node_recipe = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
-    for name in ("node-0", "node-1"):  # both at once
+    for name in ("node-0", "node-1"):  # on both nodes at once
         here.begin(name, node_recipe)
     boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)

@@ -1,4 +1,4 @@
-"""Tests that nodes need only Python 3.9 for Berth's own code."""
+"""Tests that Berth's own code on nodes needs only Python 3.9."""
 
 import ast
 import io
@@ -24,7 +24,7 @@ from tests.contracts.ray_cluster import free_port
 
 OLDEST = (3, 9)
 HEAD = NodeAt("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)
-# Names that the standard library has had since 3.10, 3.11, 3.12 and 3.13.
+# Names added to the standard library in 3.10, 3.11, 3.12 and 3.13.
 NEWER = {
     "eventfd", "eventfd_read", "eventfd_write", "splice", "pairwise", "aclosing", "get_annotations",
     "UnionType", "NoneType", "TypeAlias", "ParamSpec", "Concatenate", "TypeGuard", "bit_count", "orig_argv",
@@ -60,7 +60,7 @@ def node_files(place: Path) -> list[Path]:
 
 
 def newer_parts(source: str) -> list[str]:
-    """Return the syntax and names that Python 3.9 does not have."""
+    """Return the syntax and names in the source that Python 3.9 does not have."""
     tree = ast.parse(source, feature_version=OLDEST)
     results = []
     for node in ast.walk(tree):
@@ -76,7 +76,7 @@ def newer_parts(source: str) -> list[str]:
 
 
 def unevaluated(source: str) -> bool:
-    """Return whether annotations such as `int | None` are only text, as Python 3.9 requires."""
+    """Return True if annotations such as `int | None` are never evaluated, as Python 3.9 requires."""
     nodes = list(ast.walk(ast.parse(source)))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     local = {id(node) for each in functions for node in ast.walk(each) if isinstance(node, ast.AnnAssign)}
@@ -142,7 +142,7 @@ agent.serve_forever()
 
 @needs_3_9
 def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
-    """The agent accepts an order, the keeper runs the command, and the agent reports its end and its log."""
+    """The agent accepts an order, the keeper runs the command, and the agent reports the end and the log."""
     assert PYTHON_3_9
     node_files(tmp_path / "code")
     port = free_port()
@@ -169,14 +169,14 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
 
 
 def test_error_on_a_machine_with_an_older_python_names_the_required_version(tmp_path: Path) -> None:
-    """Runs the real script on a machine with an older Python and without a network."""
+    """The test runs the real script on a machine with an older Python and no network."""
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())
     tools.mkdir()
     for tool in ("sh", "cat", "sed", "tar", "gzip", "curl", "mkdir", "rm", "sleep", "kill", "tail"):
         place = shutil.which(tool)
-        if place is not None:  # `kill` may be the shell's own
+        if place is not None:  # `kill` may be a shell builtin
             (tools / tool).symlink_to(place)
     (tools / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(PYTHON_3_9 or sys.executable)} "$@"\n')
     (tools / "python3").chmod(0o755)
@@ -203,7 +203,7 @@ def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Pat
         **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": str(python), "PYTHONPATH": "",
         "BERTH_MACHINE_STATE": str(tmp_path / "state"), "BERTH_NODE_START_SECONDS": "6",
     }  # fmt: skip
-    nowhere = NodeAt("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # no address of this machine
+    nowhere = NodeAt("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # not this machine
     script = start_script(nowhere, nowhere)
     try:
         done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)

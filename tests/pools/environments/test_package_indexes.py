@@ -1,4 +1,4 @@
-"""Tests of a pool's package indexes with real pip and real indexes on loopback."""
+"""Tests for a pool's package indexes with real pip and real indexes on loopback."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,12 +15,12 @@ from pools.plugins import Image, Index
 from tests.pools.environments.test_environments_here import ended, python, recipe, wheel
 
 VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
-Package = tuple[str, str, str]  # name, version, what it needs
+Package = tuple[str, str, str]  # name, version, requirement
 MakeIndex = Callable[..., str]
 
 
 class Packages(SimpleHTTPRequestHandler):
-    """Serves a directory, also to clients that use it as their proxy."""
+    """A handler that serves a directory, also to clients that use the server as a proxy."""
 
     def do_GET(self) -> None:
         self.path = urlsplit(self.path).path
@@ -42,7 +42,7 @@ def fill(directory: Path, *packages: Package) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex]:
-    """Return a function that starts an index of packages and returns its address."""
+    """Return a function that starts a package index and returns the index's address."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL",
                  "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
@@ -82,7 +82,7 @@ CUDA = ("torchy", "9.0+cu130", "")
 
 
 def configure(other: str, links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give pip more places to look for packages, in both ways that an operator has."""
+    """Configure additional package sources for pip in both ways available to an operator."""
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", other)
     monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     file = tmp_path / "pip.conf"
@@ -130,7 +130,7 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
 
 
 def test_scoped_dependency_comes_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
-    """No requirement names it: only another package needs it."""
+    """No requirement names the dependency. Only another package needs it."""
     vision = ("torch_vision", "2.0", "torchy==1.0")
     usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
     scoped = index("cpu", CPU, ("torch_vision", "2.0+cpu", ""), ("torch_vision", "3.0+cpu", ""))
@@ -153,7 +153,7 @@ def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
 def test_pip_connection_settings_apply_to_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the configured proxy can resolve the index's host name."""
+    """Only the configured proxy can resolve the host name of the index."""
     file = tmp_path / "pip.conf"
     file.write_text(f"[global]\nproxy = {index('cpu', CPU)}\ntrusted-host = packages.invalid\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))

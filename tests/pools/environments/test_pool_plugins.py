@@ -1,4 +1,4 @@
-"""Tests of declared plugins and environments and of stored secrets."""
+"""Tests for declared plugins and environments and for stored secrets."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of nodes with an environment: when they are ready, and what happens on failure."""
+"""Tests for nodes with an environment: readiness and failures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ PIP_FAILS = Progress((Phase("python", "done", 2), Phase("pip", "failed", 3, "loo
 
 @dataclass
 class Scripts(LocalEnvironments):
-    """Stands in for running scripts; the test sets their progress."""
+    """A stand-in for running scripts. The test sets their progress."""
 
     root: Path
     now: Boot | None = None
@@ -138,7 +138,7 @@ def test_node_with_a_slow_environment_exceeds_the_boot_timeout(stage: Stage, scr
 
 def test_interrupted_build_is_restarted(stage: Stage, scripts: Scripts) -> None:
     ticks(stage)
-    scripts.begun.clear()  # a crash of the machine
+    scripts.begun.clear()  # as if the machine had crashed
     ticks(stage)
     assert list(scripts.begun) == [node(stage).instance_id]
 

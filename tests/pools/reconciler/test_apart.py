@@ -1,4 +1,4 @@
-"""Tests that pools with a slow provider are reconciled outside the loop, one pass at a time."""
+"""Tests that pools with a slow provider are reconciled outside the main loop, one pass at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PATIENCE = 20
 
 
 class Slow(FakeProvider):
-    """A provider that answers an order once the test allows it."""
+    """A provider that responds to an order once the test allows the response."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -155,7 +155,7 @@ def test_unknown_instance_is_terminated() -> None:
 
 
 def test_unknown_instances_are_not_terminated_while_paused() -> None:
-    """A restored older database must not end instances that it does not know."""
+    """A restored older database must not terminate instances that are missing from the database."""
     stage = Stage(pool(1))
     stage.reconcile()
     services.pause_pool(acting=SYSTEM, pool=stage.pool)
@@ -168,7 +168,7 @@ def test_unknown_instances_are_not_terminated_while_paused() -> None:
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
 def test_lost_head_is_replaced_although_enough_nodes_remain(nodes_desired: int) -> None:
-    """A pool may be unable to run anything without its node 0."""
+    """Some pools cannot run any workload without node 0."""
     stage = Stage(pool((0, 8)))
     stage.want(4)
     stage.reconcile()

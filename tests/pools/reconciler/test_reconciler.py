@@ -1,4 +1,4 @@
-"""Tests that pools reach their desired size, with rows and a faulty provider."""
+"""Tests that pools reach their desired size, with database rows and a faulty provider."""
 
 import pytest
 from django.db import connection

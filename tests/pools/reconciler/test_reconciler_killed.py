@@ -1,4 +1,4 @@
-"""Tests that a reconciler killed between any two steps leaks and duplicates nothing."""
+"""Tests that a reconciler killed between any two steps leaks and duplicates no instance."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ ENOUGH = 200
 
 
 class KillAt:
-    """Kill at the n-th kill point, once."""
+    """Kill the reconciler once, at the n-th kill point."""
 
     def __init__(self, n: int) -> None:
         self.left = n
@@ -62,7 +62,7 @@ def change_of_mind(stage: Stage) -> None:
     stage.settle()
 
 
-heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # also on a busy machine
+heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # seconds; enough on a busy machine
 SCENES = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
@@ -118,7 +118,7 @@ EVENTS = st.one_of(
 
 
 class BadWeeks(TestCase):
-    """Random events in any order, then quiet: the pool has its desired nodes and pays for nothing else."""
+    """Random events, then quiet, after which the pool has its desired nodes and pays for nothing else."""
 
     @settings(max_examples=20, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))

@@ -1,4 +1,4 @@
-"""Tests of the pure reconciler, one event and one step at a time."""
+"""Tests for the pure reconciler, one event and one step at a time."""
 
 import ast
 from collections.abc import Iterable
@@ -205,7 +205,7 @@ def test_manually_drained_node_is_replaced_and_its_drain_not_reverted() -> None:
 
 @shows("SKY-79", "SKY-82", "SKY-83")
 def test_desired_number_is_the_target_from_the_start() -> None:
-    """A fleet does not know the pool's ready threshold."""
+    """The fleet state does not contain the pool's ready threshold."""
     assert commands(fleet(8)) == (Order(8, 0),)
     assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
 
@@ -225,7 +225,7 @@ def test_reconciler_imports_neither_providers_nor_scheduler() -> None:
 
 @dataclass
 class World:
-    """A provider that responds late, partly or not at all, and the outcome of each order."""
+    """A provider that responds late, partly or not at all, and a record of each order's outcome."""
 
     fleet: Fleet
     orders: list[Order] = field(default_factory=list)
@@ -240,7 +240,7 @@ class World:
                 case Order():
                     assert not before.in_flight, "two orders for one gap"
                     self.orders.append(command)
-                    missing_head = command == Order(1, 0)  # is ordered though there are nodes enough
+                    missing_head = command == Order(1, 0)  # ordered even though there are enough nodes
                     assert missing_head or before.effective + command.count <= before.desired
                     wanted_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
                     assert not before.ordinals_in_use & set(wanted_ordinals)
@@ -276,7 +276,7 @@ class World:
                 self.fleet = fleet.drained(ordinal)
 
     def settle(self) -> None:
-        """Let the provider fulfil every call from now on, without further events."""
+        """Let the provider fulfill every call from now on, without further events."""
         for _ in range(40):
             progress = self.step()
             fleet = self.fleet.ticked()
@@ -331,5 +331,5 @@ def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[
 def test_missing_head_is_ordered_although_enough_nodes_exist(
     state: Fleet, expected: tuple[object, ...]
 ) -> None:
-    """Only after the present call and the drain of the old head, and only if nodes are desired."""
+    """The order waits for the current call and the drain of the old head. Nodes must be desired."""
     assert commands(state) == expected

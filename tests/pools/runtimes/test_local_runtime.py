@@ -1,4 +1,4 @@
-"""Tests of pods as real processes, with every kind of failure."""
+"""Tests for pods as real processes, with every kind of failure."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def shell(stage: LocalStage, script: str, **changes: object) -> None:
 
 
 def log_lines(stage: LocalStage, lines: int = 1) -> list[str]:
-    """Return the first lines of the log once all of them are there."""
+    """Return the first `lines` lines of the log once all of them are written."""
     read = lambda: stage.runtime.read_log("p-1", 0, 10**6).data  # noqa: E731
     return eventually(read, lambda log: log.count(b"\n") >= lines).decode().splitlines()
 
@@ -116,7 +116,7 @@ def test_stop_ends_grandchildren_outside_the_process_group(stage: LocalStage) ->
 
 
 def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: LocalStage) -> None:
-    """A daemon: its parent has ended, it has its own session and ignores the signal."""
+    """A daemon's parent has exited. The daemon has its own session and ignores the signal."""
     daemon = "setsid sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 1; done\" &"
     shell(stage, f"sh -c '{daemon}'; sleep 1000")
     pid = int(log_lines(stage)[0])
@@ -133,7 +133,7 @@ def test_leftover_processes_end_with_the_command(stage: LocalStage) -> None:
 
 
 def test_child_may_use_the_whole_grace_period_after_its_shell_ended(stage: LocalStage) -> None:
-    """`sh -c "python train.py"`: the shell dies of SIGTERM, the training still saves its state."""
+    """For `sh -c "python train.py"`, SIGTERM kills the shell while the training still saves its state."""
     saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     shell(stage, f'sh -c "{saves}" & wait')
     log_lines(stage)

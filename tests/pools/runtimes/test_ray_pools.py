@@ -1,4 +1,4 @@
-"""Tests of where pools may use the Ray runtime."""
+"""Tests for the pools in which the Ray runtime is allowed."""
 
 from datetime import timedelta
 from importlib.machinery import ModuleSpec
@@ -61,7 +61,7 @@ def test_pods_do_not_start_beside_the_scheduler_if_their_nodes_are_remote() -> N
         assert "are other machines" in problem.message
 
 
-AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # nothing listens there
+AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # no process listens at this address
 
 
 def test_pod_that_never_reached_its_node_stops_at_once(tmp_path: Path) -> None:

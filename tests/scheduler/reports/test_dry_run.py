@@ -87,7 +87,7 @@ def test_limit_blocker_has_its_numbers(stage: Stage, gpus: int) -> None:
 
 
 def test_unchanged_estimate_writes_no_cycle(stage: Stage) -> None:
-    """No cycle is written while nothing happens, even if running workloads are overdue."""
+    """No cycle is written while nothing changes, even if running workloads are overdue."""
     from scheduler.models import Cycle
 
     stage.submit("held", roles=FOUR, max_runtime=600)

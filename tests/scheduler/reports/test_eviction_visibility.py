@@ -1,4 +1,4 @@
-"""Tests of what each party to an eviction sees of the other."""
+"""Tests for the details that the two sides of an eviction see of each other."""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ VIEWS = ("rest", "csv", "page", "workload page", "list page")
 
 @dataclass
 class Case:
-    """ads (product) reclaimed what vision (research) held over quota."""
+    """An eviction in which ads (product) reclaimed over-quota GPUs from vision (research)."""
 
     stage: Stage
     row: Eviction
@@ -32,7 +32,7 @@ class Case:
 
 @pytest.fixture
 def borrowing(stage: Stage) -> Stage:
-    """Let vision, which has no quota any more, hold all four GPUs; ads may reclaim them."""
+    """Allocate all four GPUs to vision and remove vision's quota, so that ads can reclaim them."""
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)

@@ -1,4 +1,4 @@
-"""Tests of explanations, dry runs and database constraints."""
+"""Tests for explanations, dry runs and database constraints."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""Tests of the fair-share table as of the last cycle."""
+"""Tests for the fair-share table of the last cycle."""
 
 from scheduler.models import QueueStanding
 from scheduler.reports.fair_share.table import share_table

@@ -1,4 +1,4 @@
-"""Fair-share explanations read no workloads after a cycle."""
+"""Tests that fair-share explanations read no workloads after a cycle."""
 
 import pytest
 from django.db import connection

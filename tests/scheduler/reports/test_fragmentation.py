@@ -1,4 +1,4 @@
-"""Tests of the fragmentation report of free GPUs."""
+"""Tests for the fragmentation report on free GPUs."""
 
 from scheduler.models import Reservation
 from scheduler.reports.fragmentation import Level, fragmentation, fragmentation_of

@@ -1,4 +1,4 @@
-"""Tests of log search with bounded memory."""
+"""Tests for log search with bounded memory."""
 
 import random
 import re

@@ -51,7 +51,7 @@ def standing(stage: Stage, project: Project, *, share: int, allocated: int, requ
 def test_queue_below_fair_share_is_listed_with_queues_above(stage: Stage) -> None:
     cast = stage.cast
     standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
-    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # has no more demand
+    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
     standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
     (rows,) = shortfalls(cast.alice, [cast.pool])
     assert (rows.project, rows.lacking) == ("vision", 3000)
@@ -62,7 +62,7 @@ def test_queue_below_fair_share_is_listed_with_queues_above(stage: Stage) -> Non
 
 
 def test_current_hour_shows_the_allocated_gpus(stage: Stage) -> None:
-    """One GPU for the first six minutes of an hour is one GPU on average, not a tenth of one."""
+    """In the first six minutes of an hour, one GPU is one GPU on average, not a tenth of a GPU."""
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
     stage.cast.pool.refresh_from_db()

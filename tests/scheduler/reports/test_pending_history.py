@@ -1,4 +1,4 @@
-"""Tests of the history of pending reasons."""
+"""Tests for the history of pending reasons."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 def story(workload: Workload) -> list[tuple[str, int, int | None]]:
-    """Return each reason with its begin and end in seconds from noon."""
+    """Return each reason with its start and end in seconds after noon."""
     workload.refresh_from_db()
     return [
         (each.reason, _second(each.since), None if each.until is None else _second(each.until))

@@ -1,4 +1,4 @@
-"""Tests of measured pod utilization: recorded once, and shown."""
+"""Tests for pod utilization, which is recorded once and then shown."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,7 +24,7 @@ PACE = 15
 
 
 class Died(BaseException):
-    """Raised in place of kill -9."""
+    """Simulates kill -9."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ class Measuring:
         self.runtime.uses[str(pod.pk)] = PodUse(cpu_seconds, memory_mib)
 
     def gpus(self, *busy: int | None, memory_mib: int | None = 40_000) -> None:
-        """Set the memory use of the node's GPUs, by device."""
+        """Set the memory used on each of the node's GPUs."""
         node = self.pods[0].node
         self.runtime.devices[node.instance_id] = tuple(
             DeviceUse(index, str(node.devices[index]), percent and percent * 10, memory_mib)

@@ -11,7 +11,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def opening(stage: Stage) -> NodePool:
-    """Return a pool that needs two of at most four nodes; one of those two is ready."""
+    """Return a pool of at most four nodes with a ready threshold of two. One node is ready."""
     pool = stage.cast.pool
     Node.objects.filter(name="local-1").update(state="booting")
     pool.nodes_min, pool.ready_threshold, pool.operational_since, pool.nodes_desired = 1, 2, None, 2
@@ -35,7 +35,7 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, opening: Nod
 
 
 def test_reservation_counts_as_demand_of_the_pool(stage: Stage, opening: NodePool) -> None:
-    """Otherwise the pool would look idle and never reach its threshold."""
+    """Without the demand, the pool would look idle and never reach its ready threshold."""
     stage.submit(roles=ONE)
     stage.tick(2)
     opening.refresh_from_db()

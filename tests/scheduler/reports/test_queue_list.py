@@ -1,4 +1,4 @@
-"""Tests of a pool's queue in the order of the last cycle, as far as visible."""
+"""Tests for the visible part of a pool's queue, in the order of the last cycle."""
 
 from projects.models import Workload
 from projects.services import workloads
@@ -12,7 +12,7 @@ ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
 
 
 def filled(stage: Stage) -> None:
-    """Fill two nodes of two GPUs; three workloads are pending: one of vision, two of ads."""
+    """Fill two nodes of two GPUs. One workload of vision and two of ads are pending."""
     stage.submit("holds", roles=ALL, priority=200)
     stage.tick(2)
     stage.submit("ours", roles=ALL)

@@ -41,7 +41,7 @@ GIVE_TO_ADS = changes(
 
 @pytest.fixture
 def full(stage: Stage) -> Stage:
-    """Vision holds all four GPUs within its quota; ads has a pending workload of two."""
+    """Allocate all four GPUs to vision, within its quota. A two-GPU workload of ads is pending."""
     stage.submit("held", roles=FOUR)
     stage.tick(2, seconds=10)
     stage.submit("rank", stage.cast.ads, roles=TWO)
@@ -146,7 +146,7 @@ def test_preview_requires_permission_to_set_the_quotas(full: Stage) -> None:
 
 
 def test_effects_on_invisible_workloads_are_only_counted(full: Stage) -> None:
-    """Bob runs research and lowers vision's quota: he may not see by name what other projects gain."""
+    """Bob administers research and lowers vision's quota. He may not see other projects' workloads."""
     document = changes(quota_of("project", "vision", gpu=0, limit={"gpu": 0}))
     impact = impact_of(full, document, "bob")
     assert impact.hidden.shares == 2

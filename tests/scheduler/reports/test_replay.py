@@ -1,4 +1,4 @@
-"""Tests that stored cycles decide the same again."""
+"""Tests that replayed cycles repeat their decisions."""
 
 import json
 import zlib
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 
 def stored(snapshot: Snapshot) -> Cycle:
-    """Return the snapshot as a stored cycle would keep it; the row is in no database."""
+    """Return an unsaved cycle row that contains the snapshot."""
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
     cycle.snapshot = pack(snapshot, decide(snapshot))
     return cycle
@@ -45,9 +45,7 @@ def test_every_cycle_of_a_busy_day_replays_identically(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     stage.quota(cast.ads, 2)
-    Project.objects.create(
-        name="product", department=cast.product
-    )  # a project with the name of its department
+    Project.objects.create(name="product", department=cast.product)  # a project named like its department
     stage.submit("whole", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     stage.submit("half", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
     stage.submit("elastic", cast.speech, roles=[{"name": "w", "min": 1, "max": 3, "gpu": 1}])
@@ -153,7 +151,7 @@ def test_deleted_snapshot_cannot_be_replayed() -> None:
 def test_snapshot_is_stored_outside_the_commit_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressing takes as long as deciding, so it happens without a lock."""
+    """Compression takes as long as the decision, so no lock is held meanwhile."""
     from django.db import connection
 
     from scheduler.loop import cycle_record

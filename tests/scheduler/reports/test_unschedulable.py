@@ -1,4 +1,4 @@
-"""Tests of workloads that no pool can ever run."""
+"""Tests for workloads that no pool can ever run."""
 
 import sys
 import threading
@@ -24,11 +24,11 @@ from tests.cast import training
 from tests.scheduler.stage import Stage
 
 MANY = [{"name": "worker", "replicas": 10_000, "gpu": 0}]
-MOST_CALLS = 500_000  # calls of Python functions; one for each replica and node would be many more
+MOST_CALLS = 500_000  # Python function calls; a call per replica and node would exceed the limit
 
 
 def calls_of(run: Callable[[], object]) -> int:
-    """Count the Python function calls of `run` in this thread: a measure of effort on any machine."""
+    """Count the Python function calls of `run` in this thread, which measures effort on any machine."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -49,7 +49,7 @@ def gang(gpus: int) -> list[dict[str, object]]:
 
 @pytest.fixture
 def impossible(stage: Stage) -> Workload:
-    """Submit a workload of more GPUs than the pool has at its maximum size."""
+    """Submit a workload that requests more GPUs than the pool has at its maximum size."""
     pool = stage.cast.pool
     most = (pool.nodes_max or pool.nodes_min) * pool.gpus_per_node
     return stage.submit("impossible", roles=gang(most + 1), priority=90)
@@ -109,7 +109,7 @@ def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
     user = stage.cast.alice.user
     subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", events=["failed"])
     stage.tick(3, seconds=30)
-    stage.loop = stage.new_loop()  # knows nothing of earlier writes
+    stage.loop = stage.new_loop()  # a new loop has no record of earlier writes
     stage.tick(2, seconds=30)
     (delivery,) = Delivery.objects.filter(workload_id=impossible.pk)
     assert (delivery.kind, delivery.to) == ("unschedulable", "alice@example.org")
@@ -126,7 +126,7 @@ def test_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossibl
     with override_settings(BERTH_SENDS_MAIL=True):
         stage.tick(2)
     assert [row.to for row in Delivery.objects.filter(workload_id=impossible.pk)] == ["alice@example.org"]
-    assert mail.outbox == []  # the task queue sends it
+    assert mail.outbox == []  # the task queue sends the mail
 
 
 def test_ten_thousand_replicas_of_one_user_do_not_stall_a_cycle(stage: Stage) -> None:

@@ -113,7 +113,7 @@ def test_days_follow_the_users_time_zone(stage: Stage) -> None:
     days = usage_rows(stage, step="day", time_zone="Asia/Tokyo")
     tokyo = ZoneInfo("Asia/Tokyo")
     assert [row.at and row.at.astimezone(tokyo).hour for row in days] == [0, 0]
-    # Noon UTC is 21:00 in that zone.
+    # Noon UTC is 21:00 in the tested time zone.
     assert [row.gpu_hours for row in days] == pytest.approx([0.5 * 3, 0.5 * 21], rel=1e-3)
     assert total(days).gpu_hours == pytest.approx(total(usage_rows(stage, step="hour")).gpu_hours)
 
@@ -167,14 +167,14 @@ def test_invalid_query_names_the_parameter(words: dict, path: str) -> None:
 
 
 def test_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
-    started(stage, roles=HALF)  # the first of June 2026 is a Monday
+    started(stage, roles=HALF)  # 1 June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
     assert [row.at and row.at.day for row in usage_rows(stage, step="week")] == [1, 8]
     assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=Step.MONTH)] == [(6, 1)]
 
 
 def test_each_hour_costs_the_price_at_its_start(stage: Stage) -> None:
-    """Three hours of two GPUs; after the second hour the price doubles."""
+    """Two GPUs run for three hours. After the second hour, the price doubles."""
     stage.cast.pool.price_per_gpu_hour = Decimal(4)
     stage.cast.pool.save()
     stage.submit(roles=TWO)
@@ -183,4 +183,4 @@ def test_each_hour_costs_the_price_at_its_start(stage: Stage) -> None:
     PoolPrice.objects.create(pool=stage.cast.pool, until=NOON + timedelta(hours=2), price_per_gpu_hour=2)
     rows = usage_rows(stage, step=Step.HOUR)
     assert [row.cost for row in rows] == [Decimal("4.00"), Decimal("4.00"), Decimal("8.00")]
-    assert total(usage_rows(stage)).cost == Decimal("15.99")  # less the first seconds
+    assert total(usage_rows(stage)).cost == Decimal("15.99")  # minus the first seconds

@@ -1,4 +1,4 @@
-"""Tests of usage accounting: charged to the second, halved every half-life."""
+"""Tests for usage accounting: charged to the second, halved every half-life."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Tests that real schedulers measure real pods and count no second twice."""
+"""Tests that real schedulers measure real pods and count each second once."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ BUSY = "while [ ! -e {flag} ]; do :; done"
 
 
 def measured(workload: Workload) -> float:
-    """Return the seconds of processor time of the last sample."""
+    """Return the CPU seconds of the last sample."""
     readings = PodUtilization.objects.filter(pod__workload=workload)
     return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
 
 
 def written(workload: Workload, step: int) -> float:
-    """Return the seconds of processor time in the stored points."""
+    """Return the CPU seconds in the stored points."""
     points = UtilizationPoint.objects.filter(pod__workload=workload, step=step)
     return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
 

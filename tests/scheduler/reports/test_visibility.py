@@ -13,7 +13,7 @@ from tests.scheduler.stage import Stage
 
 
 def texts_behind(stage: Stage, other: str) -> str:
-    """Return the texts on vision/train-1 when it is pending behind the other workload."""
+    """Return the texts about vision/train-1 while the other workload blocks vision/train-1."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
@@ -35,7 +35,7 @@ def test_reason_names_a_workload_of_the_same_project(stage: Stage) -> None:
 
 
 def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage) -> None:
-    """Rejected alternatives are shown to the preemptor's project, without names of third projects."""
+    """The preemptor's project sees the rejected alternatives without the names of other projects."""
     cast = stage.cast
     NodePool.objects.filter(pk=cast.pool.pk).update(reservation_after=0)
     cast.research.quotas.update(gpu_milli=3000)

@@ -1,4 +1,4 @@
-"""Tests that cached dry runs save effort and change no answer."""
+"""Tests that caching makes dry runs cheaper without changing any result."""
 
 import pytest
 from django.db import connection

@@ -11,7 +11,7 @@ STEP_SECONDS = 0.02
 
 
 class Aborted(Exception):
-    """The request ended before its response was complete."""
+    """Raised when a request ends before its response is complete."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Gauges:
     made: dict[str, Gauge] = field(default_factory=dict)
 
     def set(self, name: str, value: float, *, each_rank: bool = False) -> None:
-        """Set the gauge; ranks other than the first report 0 unless `each_rank`."""
+        """Set the gauge. Ranks other than the first report 0 unless `each_rank` is set."""
         if name not in self.made:
             self.made[name] = Gauge(f"sglang:{name}", name, self.labels, registry=self.registry)
         for rank in range(self.ranks):

@@ -24,20 +24,20 @@ TOKENS = 16
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of one response. `half`: it breaks off in the middle; `body`: it has this body instead."""
+    """A fault in one response. `half` truncates the response, and `body` replaces its body."""
 
     slow: float = 0.0
     status: int = 0
     half: bool = False
     body: str | None = None
-    drip: bool = False  # a byte now and then
+    drip: bool = False  # send one byte at a time, slowly
     hang_up: bool = False
-    to: str = ""  # a redirect
+    to: str = ""  # target of a redirect
 
 
 @dataclass
 class SimulatedEngine:
-    """One engine: its model, its weights and the requests it received."""
+    """An engine with its model, its weights and its received requests."""
 
     model: Model
     weights: Weights = field(default_factory=Weights)
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         self.engine = engine
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore clients that hang up: tests see that at the other end."""
+        """Ignore clients that hang up. Tests see the disconnect on the client side."""
 
     @property
     def address(self) -> str:
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("post")
 
     def log_message(self, *_: Any) -> None:
-        """Tests read answers."""
+        """Log nothing. Tests inspect the responses."""
 
     def _answer(self, verb: str) -> None:
         path = urlsplit(self.path).path
@@ -208,7 +208,7 @@ def set_version(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
 
 
 def from_disk(engine: SimulatedEngine, request: dict[str, Any]) -> Said:
-    """How a trainer's new weights come to an initial engine here."""
+    """Load a trainer's new weights into an initial engine."""
     with engine.weights.lock:
         engine.weights.held = Path(request["model_path"]).read_bytes()
         engine.weights.version = request.get("weight_version") or engine.weights.version
@@ -273,7 +273,7 @@ def main() -> None:
     server.serve_forever(poll_interval=0.05)
     while model.running or model.queued:  # finish running requests first
         time.sleep(0.05)
-    time.sleep(0.2)  # the last response is still being sent
+    time.sleep(0.2)  # time to send the last response
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class Failed(Exception):
 
 @dataclass
 class Weights:
-    """`held` is what responses are computed with; `version` is what the engine reports."""
+    """Weights of an engine. `held` is used to compute responses, and `version` is the reported version."""
 
     held: bytes = b"weights of version 1"
     version: str | None = "1"
@@ -28,7 +28,7 @@ class Weights:
         return hashlib.sha256(self.held).hexdigest()
 
     def join(self, name: str, address: str, port: int, rank: int, size: int) -> None:
-        """Meet at the sender's port; fail if the other side does not come in time."""
+        """Connect at the sender's port. Fail if the other side does not connect in time."""
         if size != 2 or rank not in {SENDER, RECEIVER}:
             raise Failed(f"a group of two has no rank {rank} of {size}")
         if name in self.groups:
@@ -40,7 +40,7 @@ class Weights:
         self.groups[name] = rank, line
 
     def transfer(self, name: str) -> None:
-        """Transfer the weights. The group ends with the transfer in any case."""
+        """Transfer the weights. The group always ends with the transfer."""
         if name not in self.groups:
             raise Failed(f"Group {name} not in _weights_send_group list.")
         rank, line = self.groups.pop(name)

@@ -1,4 +1,4 @@
-"""Tests of the page of a pool with many nodes."""
+"""Tests for the page of a pool with many nodes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tests of the pages of joined machines and join tokens."""
+"""Tests for the pages of joined machines and join tokens."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Tests of the pool page and its forms: node chart, cost, scale-down and disruption budgets."""
+"""Tests for the pool page and its forms: node chart, cost, scale-down and disruption budgets."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of the quota grid: all pools, drafts and conflicts."""
+"""Tests for the quota grid: all pools, drafts and conflicts."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ ANSWER = "/quotas/grid"
 
 @pytest.fixture
 def spot(cast: Cast) -> NodePool:
-    """The pool spot. Quotas: research 4 and vision 2 GPUs in local, vision 1 GPU in spot."""
+    """Create the pool spot and quotas: research 4 and vision 2 GPUs in local, vision 1 GPU in spot."""
     make.quota(cast.research, cast.pool, 4)
     make.quota(cast.vision, cast.pool, 2)
     pool = make.pool("spot")

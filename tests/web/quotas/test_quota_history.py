@@ -1,4 +1,4 @@
-"""Tests of the page of quota changes and of reverting them."""
+"""Tests for the page of quota changes and for reverting quota changes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 @pytest.fixture
 def cast_with_quotas(cast: Cast) -> Cast:
-    """Quotas: vision 2 GPUs, research 4, speech none. Vision has a pending workload."""
+    """Create quotas (vision 2 GPUs, research 4, speech none) and a pending vision workload."""
     make.quota(cast.research, cast.pool, 4)
     make.quota(cast.vision, cast.pool, 2)
     make.node(cast.pool)

@@ -1,4 +1,4 @@
-"""Tests of the impact preview on the quota form."""
+"""Tests for the impact preview on the quota form."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ADDRESS = "/quotas/projects/vision/local"
 
 @pytest.fixture
 def pending_workload(cast: Cast) -> None:
-    """Speech runs on both GPUs of the node; a workload of vision is pending."""
+    """Create a pending vision workload. A speech workload runs on both GPUs of the node."""
     make.quota(cast.research, cast.pool, 2)
     make.quota(cast.vision, cast.pool, 0)
     holder = make.workload(

@@ -1,4 +1,4 @@
-"""Tests of the quota page of one pool."""
+"""Tests for the quota page of one pool."""
 
 from typing import Any
 

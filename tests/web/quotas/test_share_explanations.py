@@ -1,4 +1,4 @@
-"""Tests of fair-share explanations on pages and over REST."""
+"""Tests for fair-share explanations on pages and over REST."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ HTMX = {"HTTP_HX_REQUEST": "true"}
 
 @pytest.fixture
 def contended(cast: Cast) -> Cast:
-    """A node of two GPUs. Speech and vision each request two; their weights are 1 and 2."""
+    """Create a node of two GPUs. Speech (weight 1) and vision (weight 2) request two GPUs each."""
     make.quota(cast.research, cast.pool, 2)
     make.quota(cast.vision, cast.pool, 0, weight_gpu=2)
     make.quota(cast.speech, cast.pool, 0, weight_gpu=1)

@@ -1,4 +1,4 @@
-"""Tests of pending reasons on the workload page."""
+"""Tests for pending reasons on the workload page."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tests of logs on the workload page: plain text, search and streaming."""
+"""Tests for logs on the workload page: plain text, search and streaming."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ def test_terminal_escapes_are_stripped() -> None:
 
 
 class LogSocket(ApplicationCommunicator):
-    """The browser's side of a WebSocket."""
+    """The browser side of a WebSocket."""
 
     def __init__(self, user: User | AnonymousUser, pod: Pod, offset: object = 0) -> None:
         self.user = user

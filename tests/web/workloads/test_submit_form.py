@@ -1,4 +1,4 @@
-"""Tests of the submission form and its document, which follow each other."""
+"""Tests for the submission form and its document, which stay in sync."""
 
 import re
 from html import unescape
@@ -38,7 +38,7 @@ def fields(draft: Draft) -> dict[str, str]:
 
 
 def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
-    """Return the draft after a browser has sent these fields and, if passed, another document."""
+    """Return the draft after a browser sent these fields and, if passed, a changed document."""
     query = QueryDict(mutable=True)
     query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
     query["agreed"] = draft.agreed

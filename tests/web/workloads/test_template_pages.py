@@ -1,4 +1,4 @@
-"""Tests of the template pages: use, edit, save from a workload, and conflicts."""
+"""Tests for the template pages: use, edit, save from a workload, and conflicts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of a workload's timeline, from submission to end."""
+"""Tests for a workload's timeline, from submission to end."""
 
 from datetime import timedelta
 

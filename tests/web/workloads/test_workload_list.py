@@ -1,4 +1,4 @@
-"""Tests of filters, columns and saved views of the workload list."""
+"""Tests for filters, columns and saved views of the workload list."""
 
 from projects.models import SavedView, Workload
 from tests import factories as make
