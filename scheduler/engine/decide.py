@@ -11,13 +11,13 @@ from scheduler.engine.layout.other_pools import refresh_other_pools
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-ROUNDS_MOST = 8  # a bound, not a goal: the second round mostly finds nothing more to do
+ROUNDS_MOST = 8  # upper bound: the second round usually finds nothing more to do
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Return the plan for a snapshot. `actions` selects actions by name.
 
-    They always run in the same order.
+    The selected actions always run in the same order.
     """
     return decide_again(snapshot, None, actions)[0]
 
@@ -27,7 +27,7 @@ def decide_again(
 ) -> tuple[Plan, Layout]:
     """Return the plan and the layout.
 
-    The next cycle passes the layout in and updates only what has changed.
+    The next cycle passes this layout as `carried`, so that only the changed parts are laid out again.
     """
     layout = layout_for(snapshot, carried)
     boards, choices = list(layout.boards.values()), range(layout.most_choices)
@@ -42,7 +42,7 @@ def decide_again(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # a scaled-down gang may use what the preemptor left
+            board.cycle.scaled_down.clear()  # a scaled-down gang may use resources that the preemptor left
         _act(changed, chosen, choices)
         if before == [board.cycle.accepted_trials for board in changed]:
             break

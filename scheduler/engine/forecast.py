@@ -1,7 +1,7 @@
 """Estimate start times of pending workloads from declared runtimes.
 
 The estimate adds up resources: a workload frees its GPUs, CPUs and memory at its declared end, and pending
-workloads take them in queue order. It ignores later submissions and where the free resources are.
+workloads take them in queue order. The estimate ignores later submissions and the location of free resources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from berth.core.words import amount
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
-MOST_ESTIMATED = 500  # in each pool, in queue order
+MOST_ESTIMATED = 500  # workloads per pool, in queue order
 ASSUMPTIONS = (
     "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
     "nothing new is queued ahead, and the capacity becomes free in one block"
@@ -41,9 +41,10 @@ Sums = list[int]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An estimated start time. `at` None: unknown.
+    """Estimated start time of a pending workload, in seconds since the epoch.
 
-    `because` is the assumption, or why there is no estimate.
+    `at` is None if the start time is unknown. `because` states the assumption, or the reason for the missing
+    estimate.
     """
 
     at: int | None
@@ -67,7 +68,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def least(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts with which the workload could run.
 
-    Of optional groups, the smallest count.
+    Where only some of the groups are needed, the smallest ones count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
@@ -91,7 +92,7 @@ def _forecast(refusal: Refusal, workload: Workload, future: "_Future", now: int)
 
 
 class _Future:
-    """Free resources of one pool as declared runtimes end."""
+    """Free resources of one pool over time, as declared runtimes end."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
         self._now = self._began = snapshot.now
@@ -140,7 +141,7 @@ class _Future:
 def _held(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """Yield the amounts of the pods that run on these nodes or that the plan starts there."""
+    """Yield the workload and amounts of each pod that runs on these nodes or that the plan starts there."""
     here = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}

@@ -37,7 +37,7 @@ def workload_from_spec(
     depends_on: tuple[str, ...] | None = None,
     pods: tuple[Pod, ...] = (),
 ) -> Workload:
-    """Return the workload of a document; arguments override identity, history and pods."""
+    """Return the workload that a document describes. Arguments override its identity, history and pods."""
     written = 0 if spec.submitted is None else seconds_of(spec.submitted)
     return Workload(
         name=spec.name if name is None else name,
@@ -66,7 +66,10 @@ def workload_from_spec(
 
 
 def growth_orders_nodes(spec: WorkloadSpec) -> bool:
-    """Whether a pool adds nodes for growth; interactive work may idle, and grows onto nodes that exist."""
+    """Return True if a pool may add nodes for the workload's growth.
+
+    Interactive workloads may idle, so they grow only onto existing nodes.
+    """
     return spec.kind != "interactive"
 
 

@@ -1,7 +1,7 @@
 """Input of the engine as frozen values.
 
-Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). Sizes of
-departments, projects, nodes and workloads are unbounded; names are unique per kind.
+Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). The numbers of
+departments, projects, nodes and workloads are unbounded. Names are unique per kind.
 """
 
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ NO_GPUS = Bounds(0, None, None)
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"  # where the least free capacity becomes unusable
+    FRAGMENTATION = "fragmentation"  # the node on which the least free capacity becomes unusable
     AUTO = "auto"  # fragmentation where nodes or requests are mixed, else binpack
 
 
 class NodeState(StrEnum):
     READY = "ready"
-    CORDONED = "cordoned"  # keeps what it has, takes nothing new
-    DRAINING = "draining"  # being emptied, takes nothing new
-    BOOTING = "booting"  # counts as capacity to come; nothing starts on it yet
+    CORDONED = "cordoned"  # keeps its pods, accepts no new ones
+    DRAINING = "draining"  # being emptied, accepts no new pods
+    BOOTING = "booting"  # counts as future capacity; no pod starts on it yet
 
 
 class PodState(StrEnum):
     RUNNING = "running"
     STARTING = "starting"
-    STOPPING = "stopping"  # holds its capacity, will free it
-    STUCK = "stuck"  # holds its capacity, with no sign that it will ever free it
-    RESERVED = "reserved"  # reserved in an earlier cycle, not started
-    COMPLETED = "completed"  # ended well; holds nothing, counts as done for its gang
+    STOPPING = "stopping"  # still holds its capacity, will free it
+    STUCK = "stuck"  # still holds its capacity, may never free it
+    RESERVED = "reserved"  # reserved in an earlier cycle, not started yet
+    COMPLETED = "completed"  # succeeded: holds no capacity, counts as done for its gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Consolidation:
 class FairShareMode:
     """How past usage affects shares. `half_life` and `window` are in seconds.
 
-    With neither, nothing is past.
+    With neither, history does not count.
     """
 
     time_based: bool = False
@@ -55,7 +55,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # False: only usage over quota is charged
+    count_all: bool = False  # False: only usage over quota counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class Pool:
     reclaim_min_runtime: int = 0
     preempt_min_runtime: int = 0
     preemption_delay: int = 0
-    stale_gang_grace: int = 60  # negative: never
+    stale_gang_grace: int = 60  # negative: stale gangs are never stopped
     consolidation: Consolidation = Consolidation()
     fair_share: FairShareMode = FairShareMode()
     over_quota_weights: bool = True
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = None
     cpu_load_limit: int = MILLI  # thousandths of each node's CPU that may be allocated
-    nodes_max: int | None = None  # None: cannot grow now
-    nodes_ever: int | None = None  # its maximum when it is not paused, drained or failing; None: nodes_max
+    nodes_max: int | None = None  # None: the pool cannot grow now
+    nodes_ever: int | None = None  # maximum unless paused, drained or failing; None: nodes_max
     node_shape: NodeShape | None = None
 
 
@@ -111,7 +111,7 @@ class Toleration:
 class Node:
     name: str
     pool: str
-    gpus: int = 0  # devices
+    gpus: int = 0  # number of devices
     gpu_model: str = ""
     gpu_memory_mib: int = 0  # per device
     cpu: int = 0
@@ -120,8 +120,8 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     state: NodeState = NodeState.READY
-    ordinal: int = 0  # 0 is the head
-    ready_at: int | None = None  # expected, for a booting node
+    ordinal: int = 0  # 0: the head node
+    ready_at: int | None = None  # expected time, for a booting node
 
     @property
     def capacity(self) -> Amounts:
@@ -130,7 +130,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Decayed usage, and the decayed allocation of the parent, per resource (unit-seconds)."""
+    """Decayed usage of a queue and decayed allocation of its parent, per resource (unit-seconds)."""
 
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -174,12 +174,12 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request of one replica.
+    """Request of one replica.
 
     `gpu` is milli-GPU on each of `devices` devices: 1000 for whole devices, below 1000 for a shared one.
     `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device: a fraction of the device on which
     the replica is placed, in thousandths rounded up. Free capacity is compared with `limit_cpu` and
-    `limit_memory_mib`; they equal the request where the role sets no limit.
+    `limit_memory_mib`, which equal the request where the role sets no limit.
     """
 
     gpu: int = 0
@@ -204,7 +204,7 @@ class ScaleWith:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A leaf: `min` replicas make the gang, up to `max` may run."""
+    """A leaf of the workload tree: the gang needs `min` replicas, and up to `max` may run."""
 
     name: str
     min: int
@@ -230,7 +230,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A placed replica. `devices` are indices on its node; `milli` is its share of each."""
+    """A placed replica with device indices on its node. `milli` is the pod's share of each device."""
 
     role: str
     index: int
@@ -252,19 +252,19 @@ class Workload:
     submitted: int = 0
     max_runtime: int | None = None
     runtime_seconds: int | None = None  # simulation only
-    started: int | None = None  # of the present run
+    started: int | None = None  # start of the present run
     last_checkpoint: int | None = None
     preemptions: int = 0
-    restarts: int = 0  # after failed runs
+    restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
-    preemption_delay: int | None = None  # None: the pool's
-    stale_gang_grace: int | None = None  # None: the pool's; negative: never
+    preemption_delay: int | None = None  # None: pool default
+    stale_gang_grace: int | None = None  # None: pool default; negative: never stopped
     stale_since: int | None = None
-    growth_orders_nodes: bool = True  # False: it only grows onto nodes that exist
+    growth_orders_nodes: bool = True  # False: grows only onto existing nodes
     suspended: bool = False
-    misconfigured: str = ""  # a sentence: why it can never run; empty when fine
+    misconfigured: str = ""  # the reason it can never run, as a sentence; empty if valid
     depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
-    unsubmitted: tuple[str, ...] = ()  # those of them that have not been submitted
+    unsubmitted: tuple[str, ...] = ()  # names in `depends_on` that have not been submitted
     pods: tuple[Pod, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """Decide whether a pool can release a node.
 
-`decide` runs on the snapshot without the node: there is no second scheduler. The node may go only if all pods
+`decide` runs on a snapshot without the node, so no second scheduler is needed. A node may go only if all pods
 on it get new places at once, no other workload is evicted, and no pending workload would wait longer.
 """
 
@@ -16,7 +16,7 @@ from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, 
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, Reason, Standing
 
 PAYBACK = 3600  # a move may discard at most the work that the node does in this many seconds
-MOST_NODES = 4  # nodes for which `decide` runs in one call: counted, so that every machine decides the same
+MOST_NODES = 4  # nodes tried per call; counted, not timed, so that every machine decides the same
 
 # Pending workloads with these reasons do not wait for capacity: the number of nodes makes no difference.
 NOT_ABOUT_CAPACITY = frozenset({
@@ -30,7 +30,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A node that may go, once these bundles are committed."""
+    """A node that the pool can release once these bundles are committed."""
 
     pool: str
     node: str
@@ -40,7 +40,7 @@ class Release:
 def empty_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], at_most: int
 ) -> tuple[str, ...]:
-    """Return nodes of `offered` without pods that no pending workload needs, the newest first."""
+    """Return nodes from `offered` that have no pods and that no pending workload needs, newest first."""
     if at_most < 1 or not is_at_rest(plan, pool):
         return ()
     pods_on = _held(snapshot)
@@ -55,7 +55,7 @@ def empty_nodes(
 def node_to_empty(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
 ) -> Release | None:
-    """Return the node of `offered` that discards the least work when emptied; None if none can be released.
+    """Return the node from `offered` whose release discards the least work, or None if none can be released.
 
     `plan` is the plan for the same snapshot.
     """
@@ -79,7 +79,7 @@ def node_to_empty(
 
 
 def is_at_rest(plan: Plan, pool: str) -> bool:
-    """Return whether nothing is decided in the pool and no workload waits there for capacity."""
+    """Return True if the plan changes nothing in the pool and no workload is waiting there for capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -91,7 +91,7 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
 
 
 def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
-    """Return candidates, the newest first: never the head, none with reservations."""
+    """Return the ready nodes that may be released, newest first, without the head and reserved nodes."""
     names = set(offered) - {promise.node for promise in snapshot.reservations}
     result = [
         node
@@ -102,7 +102,7 @@ def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[N
 
 
 def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
-    """Return the pods that hold resources, by node and workload, in order."""
+    """Return the pods that hold resources, by node and by workload in order of name."""
     result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
@@ -114,9 +114,9 @@ def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _requested(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan without these nodes.
+    """Return the plan for the snapshot without these nodes.
 
-    None if a workload other than those in `moving` would be worse off.
+    Return None if a workload that is not in `moving` would be worse off.
     """
     edited = _without(snapshot, pool, removed, moving)
     answer = decide(edited)
@@ -194,7 +194,7 @@ def _bundle(
     places: Mapping[Key, Place],
     standings: tuple[Standing, ...],
 ) -> Bundle:
-    """Return a bundle that moves pods: each stops, and its new place is reserved until it has stopped."""
+    """Return a bundle that moves pods: each pod stops, and its new place stays reserved until then."""
     rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
@@ -204,7 +204,7 @@ def _bundle(
 
 
 def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[Standing, ...]:
-    """Return the standings of project and department, which a move does not change."""
+    """Return the standings of the project and its department, which a move does not change."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]
@@ -212,7 +212,7 @@ def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple
 
 
 class Movable:
-    """Whether workloads of a pool may be moved, and how much work that would discard."""
+    """Rules for moving the workloads of a pool, and the work that a move would discard."""
 
     def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
         self.now, self.payback = snapshot.now, payback
@@ -222,7 +222,7 @@ class Movable:
     def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
         """Return the discarded work in milliseconds of the node's capacity; None if a pod must not be moved.
 
-        Moving one replica disturbs the whole gang: all its work since the last checkpoint counts.
+        Moving one replica disturbs the whole gang, so all work of the gang since its last checkpoint counts.
         """
         if not all(self._may_move(workload) for workload in standing):
             return None
@@ -243,8 +243,9 @@ class Movable:
         return steady and by_name and workload.preemptible and not self._safe(workload)
 
     def _safe(self, workload: Workload) -> bool:
-        """Whether the workload is within its minimum runtime: the longer of the two, since a move interrupts
-        it.
+        """Return True if the workload is within its minimum runtime.
+
+        A move interrupts the workload like any eviction, so the longer of both minimum runtimes counts.
         """
         project = self.queues[workload.project]
         path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]

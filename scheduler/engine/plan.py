@@ -10,7 +10,7 @@ from berth.core.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """The action that produced a bundle. Drains are missing: `dispatch/drains.py` stops those pods."""
+    """Action that produced a bundle. Drains are not listed, because `dispatch/drains.py` stops their pods."""
 
     START = "start"
     GROW = "grow"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a workload is pending, in order of dominance: the first that applies is shown first."""
+    """Reasons for a workload to be pending, most dominant first: the first that applies is shown first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -57,20 +57,20 @@ Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, s
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place this replica on the node: start it, or reserve the capacity if it is not free yet."""
+    """Place a replica on a node: start the replica, or reserve the capacity until it is free."""
 
     workload: str
     role: str
     index: int
     node: str
     devices: tuple[int, ...]
-    milli: int  # of each device
+    milli: int  # share of each device
     reserved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Stop this replica on its node (for a move, a Place of the same replica follows)."""
+    """Stop a replica on its node. In a move, a `Place` of the same replica follows."""
 
     workload: str
     role: str
@@ -85,7 +85,7 @@ Step = Place | Evict
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A queue in one pool before and after a bundle."""
+    """Quota, share and allocation of a queue in one pool, before and after a bundle."""
 
     queue: str
     quota: Bounds
@@ -111,14 +111,14 @@ class Eviction:
     kind: Kind
     workload: str
     preemptor: str | None
-    rule: str  # a sentence: the rule that allowed it, with its numbers
+    rule: str  # the rule that allowed the eviction, as a sentence with its numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
-    whole: bool  # the whole gang goes back to pending
+    whole: bool  # True: the whole gang is requeued
     victim: tuple[Standing, ...] = ()  # project first, then department
     winner: tuple[Standing, ...] = ()
-    refused: tuple[Blocker, ...] = ()  # why it did not start without this
+    refused: tuple[Blocker, ...] = ()  # why the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False: it only ended its turn and may start again at once
+    earns_backoff: bool = True  # False: the victim only ended its turn and may restart at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Bundle:
     """Steps taken for one workload. They are committed together or not at all."""
 
     kind: Kind
-    workload: str  # the workload that is placed; for stale_gang the one that is stopped
+    workload: str  # the workload that is placed or, for stale_gang, stopped
     pool: str
     steps: tuple[Step, ...]
     evictions: tuple[Eviction, ...] = ()
@@ -137,8 +137,8 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # dominant one first; never empty
-    position: int | None  # 1 is next in its pool; None: not queued, because it can never start
-    key: tuple[str, ...] = ()  # the sort key that put it there, as sentences
+    position: int | None  # 1: next in its pool; None: not queued, because unschedulable
+    key: tuple[str, ...] = ()  # the sort key behind the position, as sentences
     expected_start: int | None = None  # from declared runtimes; None: unknown
     pool: str = ""
 
@@ -157,12 +157,12 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UnmetShape:
-    """Pending replicas that limits allow, by the request of one replica."""
+    """Pending replicas with the same request, as many as limits allow."""
 
     workload: str  # the first workload with this request
     role: str
     workloads: int  # number of workloads of the project with the same request
-    replicas: int  # of each workload
+    replicas: int  # per workload
     amounts: Amounts
     devices: int
     gang: bool  # all or nothing with the other shapes of the same workload

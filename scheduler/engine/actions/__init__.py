@@ -1,4 +1,4 @@
-"""The actions in the order in which they run, the least disruptive first."""
+"""Actions in the order in which they run, least disruptive first."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ from scheduler.engine.actions.shrink import grow_by_growth, make_room_by_growth
 from scheduler.engine.actions.stale_gangs import stale_gangs
 from scheduler.engine.board.board import Board
 
-Step = Callable[[Board, int], None]  # for workloads whose nth choice is this pool
+Step = Callable[[Board, int], None]  # handles workloads whose nth choice is this pool
 Action = tuple[Step, ...]  # each step runs for all first choices, then all second ones, before the next step
 
 ACTIONS: Mapping[str, Action] = {

@@ -13,7 +13,7 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
-MOST_KINDS = 64  # kinds of requests that are tried twice if one of them can start after all
+MOST_KINDS = 64  # kinds of requests tried before `_all_refused` gives up
 
 Refusal = tuple[Reason, Numbers]
 Refused = dict[Hashable, Refusal]  # one refusal for all gangs with the same request
@@ -44,7 +44,7 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
-    """Return whether no group can start; all of them are refused then.
+    """Return whether no group can start. If so, refuse all of them.
 
     While no gang starts, the board is the same for all groups and their order does not matter.
     """
@@ -61,7 +61,7 @@ def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
 
 
 def _started_or(board: Board, group: PendingGroup, gang: Gang, refused: Refused) -> Refusal | None:
-    """Place the gang; return why it cannot start, or None if it was placed."""
+    """Place the gang. Return None if it was placed, else the reason that it cannot start."""
     bound = over_bounds(gang, gang.requested)
     if bound is not None and _starts_on_larger_devices(board, gang):
         return None

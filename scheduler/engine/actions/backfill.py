@@ -7,7 +7,7 @@ from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-MAX_END_TIMES = 64  # end times of running workloads that are considered
+MAX_END_TIMES = 64  # end times of running workloads that are tried
 
 
 def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
@@ -19,10 +19,10 @@ def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> Non
 
 
 def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:
-    """Return the first nodes on which the gang fits within its share as declared runtimes end.
+    """Return the nodes on which the gang first fits within its share as declared runtimes end.
 
-    Workloads of its own project that will have ended by then do not count against its share: otherwise a
-    workload that backfills the held nodes would cost it those nodes.
+    Workloads of its own project that will have ended by then do not count against its share. Otherwise, a
+    workload that backfills held nodes would cost the gang those nodes.
     """
     ending: dict[int, list[Gang]] = {}
     for other in board.gangs.values():
@@ -49,7 +49,7 @@ def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> Node
 
 
 def ends_at(gang: Gang, now: int) -> int | None:
-    """Return the latest end time of the gang, if it has started or starts now; None if not declared."""
+    """Return the latest end time of the gang, started or starting now; None if no runtime is declared."""
     workload = gang.workload
     if workload.max_runtime is None:
         return None

@@ -28,7 +28,7 @@ MOST_GROWN = 500  # growth steps of one workload in a cycle
 
 
 class Step(NamedTuple):
-    """The next step of one gang, in order of fulfilment, size, submission and name."""
+    """The next growth step of one gang, ordered by fulfilment, size, submission and name."""
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -62,7 +62,7 @@ def grow(board: Board, choice: int) -> None:
 
 
 class GrowthQueue:
-    """Possible growth steps in order; those of a gang are recomputed after each step."""
+    """Possible growth steps in order. After each step, the steps of that gang are recomputed."""
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in steps(gang)} for gang in gangs}
@@ -170,7 +170,7 @@ def _one_more(gang: Gang, part: BoardRole) -> Arrangement:
 
 
 def _optional(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield optional children that do not run, of groups that do."""
+    """Yield each optional child that is not running, with its running group."""
     if not section.is_whole:
         return
     for child in section.children:

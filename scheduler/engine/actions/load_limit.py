@@ -1,4 +1,4 @@
-"""Scale down workloads on nodes whose CPU allocation exceeds the load limit, as after it was lowered."""
+"""Scale down workloads on nodes whose CPU allocation exceeds a load limit that was lowered."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,7 +26,7 @@ def hold_to_load_limit(board: Board, choice: int) -> None:
 
 
 def _chosen(board: Board, choice: int) -> dict[Gang, list[Victim]]:
-    """Return the victims by workload; the board is left unchanged."""
+    """Return the victims by workload. The board is left unchanged."""
     start, chosen = board.mark(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
@@ -39,7 +39,7 @@ def _chosen(board: Board, choice: int) -> dict[Gang, list[Victim]]:
 
 
 def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
-    """Yield the growth on this node that would not be placed there today."""
+    """Yield the growth on this node that would not be placed there now."""
     if board.nodes.cpu[i] >= 0:
         return
     node = board.nodes.nodes[i]
@@ -59,9 +59,9 @@ def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _load(board: Board, i: int, gang: Gang) -> int:
-    """Return the CPU limits on a node, without those of other workloads that may be overcommitted.
+    """Return the sum of CPU limits on a node, without other workloads that may be overcommitted.
 
-    Overcommitted workloads may exceed the limit, and must not cost a third workload its growth.
+    Overcommitted workloads may exceed the load limit, so they must not cost another workload its growth.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

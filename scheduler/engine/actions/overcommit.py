@@ -21,13 +21,13 @@ def overcommit(board: Board, choice: int) -> None:
     for group, gang in order:
         with board.trial(gang, otherwise=None) as trial:
             if over_bounds(gang, gang.requested) is None and _start(board, gang):
-                trial.accept(Kind.START, MESSAGE, retry=True)  # it may free held nodes, and may grow
+                trial.accept(Kind.START, MESSAGE, retry=True)  # may free held nodes; the gang may grow
             else:
                 order.leave(group)
 
 
 def may_overcommit(gang: Gang) -> bool:
-    """Whether no role requests a GPU and some role's limit is above its request."""
+    """Return whether no role requests a GPU and some role's limit is above its request."""
     requests = [part.request for part in gang.parts]
     return not any(request.devices for request in requests) and any(
         request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib

@@ -1,4 +1,4 @@
-"""Make room for pending gangs: by moving pods, from queues above their share, and from lower priorities."""
+"""Make room for pending gangs by moving pods, by reclaiming from queues and by preempting workloads."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.preemption.policies import Consolidate, Preempt, Reclaim
@@ -6,16 +6,16 @@ from scheduler.engine.preemption.preempt import preempt_for_pending
 
 
 def consolidate(board: Board, choice: int) -> None:
-    """Make one free block of several by moving running pods, never by evicting a workload."""
+    """Merge free blocks by moving running pods. No workload is evicted."""
     if board.pool.consolidation.enabled:
         preempt_for_pending(board, choice, Consolidate)
 
 
 def reclaim(board: Board, choice: int) -> None:
-    """Restore a queue's quota and fair share from queues that hold more than theirs."""
+    """Restore a queue's quota and fair share by evicting workloads of queues above theirs."""
     preempt_for_pending(board, choice, Reclaim)
 
 
 def preempt(board: Board, choice: int) -> None:
-    """Evict lower priorities for higher ones inside a project."""
+    """Evict workloads for others of higher priority in the same project."""
     preempt_for_pending(board, choice, Preempt)

@@ -1,4 +1,4 @@
-"""Start or renew reservations of earlier cycles, which wait for a victim to stop or a node to boot."""
+"""Start or renew reservations from earlier cycles that wait for victims to stop or nodes to boot."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,9 +31,9 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
 
 
 def _waiting_for(board: Board, reserved: Sequence[Held], late: Sequence[Held]) -> tuple[Reason, Numbers]:
-    """Return what the late pods wait for.
+    """Return the reason that the late pods are waiting.
 
-    If none is late, a limit is exceeded until the victims have stopped.
+    If no pod is late, a limit is exceeded until the victims have stopped.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in late}
     booting = sum(board.nodes.booting[i] for i in nodes)

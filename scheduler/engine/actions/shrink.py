@@ -27,12 +27,12 @@ def _bring_down_to_max(board: Board, choice: int) -> None:
 
 
 def _too_many(gang: Gang, part: BoardRole) -> int:
-    """Return how many live replicas exceed the maximum, or the number that the leading role allows."""
+    """Return the number of live replicas above the maximum, or above what the leading role allows."""
     return max(0, min(part.count - most_now(gang, part), len(part.live)))
 
 
 def _cut(board: Board, gang: Gang) -> Eviction:
-    """Remove the newest replicas above the maximum."""
+    """Remove the newest replicas above the maximum and return the eviction."""
     pods, lost_gpu_seconds = [], 0
     for part in gang.parts:
         for index in sorted(part.live, reverse=True)[: _too_many(gang, part)]:
@@ -47,7 +47,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
 
 
 def grow_by_growth(board: Board, choice: int) -> None:
-    """Grow gangs within their fair share by scaling down gangs beyond theirs."""
+    """Grow gangs within their fair share by scaling down gangs beyond their own."""
     for gang in elastic(board, choice):
         going = True
         while going:

@@ -35,7 +35,7 @@ def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardR
 
 
 def _is_whole(board: Board, node: BoardGroup | BoardRole) -> bool:
-    """Return whether enough replicas run or wait for victims; those on booting nodes do not count."""
+    """Return whether enough replicas run or wait for victims. Replicas on booting nodes do not count."""
     if isinstance(node, BoardGroup):
         return sum(_is_whole(board, child) for child in node.children) >= node.need
     nodes = board.nodes

@@ -1,4 +1,4 @@
-"""The board of one pool, on which trials place, evict and move; trials that are not accepted are undone."""
+"""Board of one pool. Trials place, evict and move pods on the board and are undone unless accepted."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,7 +27,7 @@ class Trial:
     """Moves tried for one gang: undone when the block ends, unless accepted.
 
     A trial that is not accepted records a reason: the one passed to `refuse`, or else `otherwise`. An
-    optional trial has no `otherwise`: the gang does not have to wait if it fails.
+    optional trial has no `otherwise`, because its failure does not leave the gang pending.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Trial:
     def accept(
         self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = (), retry: bool = False
     ) -> None:
-        """Turn the moves into a bundle; `retry`: other pending gangs may fit now and are tried again."""
+        """Turn the moves into a bundle. With `retry`, try other pending gangs again, which may fit now."""
         self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
     def refuse(self, reason: Reason, numbers: Numbers) -> None:
@@ -68,7 +68,7 @@ class Trial:
 
 
 class Board:
-    """One pool: its nodes, queues and gangs, and a log of all moves since it was laid out."""
+    """Nodes, queues and gangs of one pool, with a log of all moves since the board was laid out."""
 
     def __init__(
         self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]
@@ -87,20 +87,20 @@ class Board:
         self.gangs: dict[str, Gang] = {}
         self.mix = Mix(self.gangs)
         self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods
-        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # pods by identity
-        # Gangs that may start: below their minimum when the board was laid out.
+        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # per node: moves by `id(pod)`
+        # Groups of gangs that may start: they were below their minimum when the board was laid out.
         self.waiting: dict[Hashable, PendingGroup] = {}
         self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}
         self.elastic: list[Gang] = []
-        self.reserved: list[Gang] = []  # have reservations of an earlier cycle
-        self.incomplete: list[Gang] = []  # have pods, but not in a steady state
-        # The request key of a kind of gang, and why the pool can never hold it, if so.
+        self.reserved: list[Gang] = []  # with reservations from an earlier cycle
+        self.incomplete: list[Gang] = []  # with pods, but not in a steady state
+        # By kind of gang: its request key, and the reason if the pool can never hold such a gang.
         self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
         self.not_eligible: dict[str, tuple[Reason, Numbers]] = {}  # suspended, in backoff and the like
         self.served = served
         self.cycle = CycleState()
         self._log: list[Move] = []
-        self._emptied: list[tuple[BoardRole, int]] = []  # indices blocked because their pod has to stop
+        self._emptied: list[tuple[BoardRole, int]] = []  # indices blocked until their pod has stopped
         self._fresh: dict[int, Move] = {}  # accepted placements of this cycle, by the pod's identity
 
     # -- laying out
@@ -233,7 +233,7 @@ class Board:
                 self._arrive(move)
 
     def reset(self) -> set[str]:
-        """Undo all moves, accepted or not; return the names of the gangs they touched."""
+        """Undo all moves, accepted or not. Return the names of the gangs that had moves."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._emptied:
             part.used.discard(index)
@@ -330,7 +330,7 @@ class Board:
         self.cycle.bundles.append(bundle)
 
     def start_reserved(self, gang: Gang) -> None:
-        """Start the reserved pods of a gang, whose capacity is free now."""
+        """Start the reserved pods of a gang once their capacity is free."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts
@@ -373,18 +373,18 @@ class Board:
         return {move.gang: None for move in self._fresh.values()}
 
     def starts(self, gang: Gang) -> bool:
-        """Return whether all of the gang starts in this cycle."""
+        """Return whether the whole gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return why the gang is pending: the reasons of its group and its own."""
+        """Return the reasons why the gang is pending: those of its group and its own."""
         own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """Record why the gang and its group are pending."""
+        """Record a reason why the gang and its group are pending."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

@@ -11,11 +11,11 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 
 @dataclass(slots=True)
 class CycleState:
-    """The strings are workload names."""
+    """Decisions and counters of one cycle. Strings are workload names."""
 
     refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)  # not shared by a pending group
-    reserved_only: set[str] = field(default_factory=set)  # hold reservations but no running pod
-    started_reservations: set[str] = field(default_factory=set)  # their reserved pods start in this cycle
+    reserved_only: set[str] = field(default_factory=set)  # with reservations but no running pod
+    started_reservations: set[str] = field(default_factory=set)  # whose reserved pods start in this cycle
     excluded: set[str] = field(default_factory=set)  # never victims: preemptors and moved workloads
     evicted: set[str] = field(default_factory=set)
     scaled_down: set[str] = field(default_factory=set)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount
 
-MOST_OF_WORKLOAD = 50_000  # replicas that one cycle tries to place for one workload, all attempts together
+MOST_OF_WORKLOAD = 50_000  # replicas tried per workload and cycle, over all attempts
 MOST_OF_PROJECT = 200_000
-ALWAYS_TRIED = 3  # attempts of a workload, however large
+ALWAYS_TRIED = 3  # attempts that every workload gets, however large
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Select workloads that may be considered, and the bounds that block the others."""
+"""Select the workloads that may start, and find the bounds that block the others."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,10 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
 def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
-    """Return groups with a gang that may start; `choice`: position of this pool among the gang's."""
+    """Return the groups with a gang that may start.
+
+    With `choice`, return only gangs that have this pool in that position of their list of pools.
+    """
     for group in board.waiting.values():
         group.at = 0  # a gang that had started may be pending again
     return [
@@ -36,7 +39,7 @@ def first_pending(board: Board, group: PendingGroup) -> Gang | None:
 def delay_left(board: Board, workload: Workload) -> int:
     """Return the seconds until the workload may evict others.
 
-    Its own delay always counts, the pool's only while the pool can grow.
+    The workload's own delay always counts; the delay of the pool counts only while the pool can grow.
     """
     delay = workload.preemption_delay
     if delay is None:
@@ -61,7 +64,7 @@ def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] 
 
 
 def over_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return the quota that non-preemptible pods would exceed; no eviction can help there."""
+    """Return the quota that non-preemptible pods would exceed. Evictions cannot help there."""
     if gang.non_preemptible:
         for account in gang.account.path:
             kind = over(account.non_preemptible, account.quota, requested)
@@ -85,15 +88,15 @@ def _numbers(
 
 
 def over_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return why the gang may not reclaim: its project would exceed quota and fair share."""
+    """Return the reason if the gang may not reclaim: its project would exceed its quota and fair share."""
     return _over_share(gang.account, requested)
 
 
 def over_deserved(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return which of its queues would exceed quota and fair share, if reclaim inside it cannot help.
+    """Return the reason if one of the gang's queues would exceed its quota and fair share.
 
-    A department that only exceeds them because a sibling project borrows does not count: that can be
-    reclaimed.
+    A department that would exceed them only because a sibling project borrows is ignored, because the
+    borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -11,7 +11,7 @@ from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
 from scheduler.engine.plan import Numbers, Reason
 
-MAX_ARRANGEMENTS = 64  # how many choices of "need so many of these" are tried before a gang is refused
+MAX_ARRANGEMENTS = 64  # arrangements tried before a gang is refused
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
@@ -26,14 +26,14 @@ class BoardRole:
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
         self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
-        self.loose = False  # placed by its requests, not by its limits
-        self.milli = milli  # of each device, on the smallest device that can hold it
+        self.loose = False  # True: placed by requests, not by limits
+        self.milli = milli  # share of each device, on the smallest device that fits
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
         self.done = 0  # completed replicas: they hold nothing and are not missing
         self.used: set[int] = set()  # indices that must not be reused: completed, stopping or stuck
-        self._first = 0  # no index below it is free
+        self._first = 0  # no lower index is free
         self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
 
     @property
@@ -98,18 +98,18 @@ Arrangement = tuple[ReplicaRequest, ...]  # one way to make a gang whole, or to 
 
 
 class PendingGroup:
-    """Gangs of one project with identical requests, in order. The first pending one represents all."""
+    """Gangs of one project with identical requests, in order. The first pending gang represents all."""
 
     __slots__ = ("account", "at", "choice", "gangs", "kind", "reasons", "request_key", "shared")
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Equal for groups of all projects that are refused with the same reasons.
+        # Equal for groups, in any project, that are refused for the same reasons.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
-        self.reasons: dict[Reason, Numbers] = {}  # why they are pending in this cycle
-        self.shared = False  # whether a plan refers to `gangs` as well: then changes are made in a copy
+        self.reasons: dict[Reason, Numbers] = {}  # why the gangs are pending in this cycle
+        self.shared = False  # True: a plan also refers to `gangs`, so changes are made in a copy
 
 
 class Gang:
@@ -137,7 +137,7 @@ class Gang:
         self, workload: Workload, account: QueueAccount, choice: int, parts: tuple[BoardRole, ...]
     ) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
-        self.choice = choice  # which of the workload's pools this is
+        self.choice = choice  # position of this pool among the workload's pools
         self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.standing = 0  # number of its pods on the board
@@ -145,14 +145,14 @@ class Gang:
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # as in the snapshot
-        self.extra_request = (0, 0, 0)  # counted in its queues, beyond its allocation
-        self.whole_victim: object = None  # cached `Victim` of all its pods, until they change
+        self.extra_request = (0, 0, 0)  # counted in its queues, on top of its allocation
+        self.whole_victim: object = None  # cached `Victim` with all pods, until the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None
 
     @property
     def root(self) -> BoardGroup:
-        """The tree of its groups, built on first use: most gangs never need it."""
+        """The tree of groups, built on first use because most gangs never need it."""
         if self._root is None:
             self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
@@ -169,7 +169,7 @@ class Gang:
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """Resources missing for its minimum, in its first arrangement."""
+        """Resources that the gang still needs for its minimum, in its first arrangement."""
         if self.standing:
             return amounts_of(next(arrangements(self)))
         if self._requested is None:
@@ -190,14 +190,14 @@ class Gang:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether none of its pods runs, but some have not stopped yet."""
+        """True if no pod of the gang runs, but some have not stopped yet."""
         return not self.standing and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
 
     @property
     def runs(self) -> bool:
-        """Whether any of its pods is more than a reservation."""
+        """True if any pod of the gang is more than a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:
@@ -222,7 +222,7 @@ def _section(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
 
 
 def _is_simple(group: Group) -> bool:
-    """Return whether every child must run without topology constraints: one arrangement, no scopes."""
+    """Return whether every child must run and none has a topology constraint: one arrangement, no scopes."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
@@ -249,7 +249,7 @@ def arrangements_of(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arra
 
 
 def scopes_above(gang: Gang, part: BoardRole) -> tuple[Scope, ...]:
-    """The constraints that bind a role, outermost first."""
+    """Return the topology constraints that bind a role, outermost first."""
     return () if gang.simple else tuple(_scopes(gang.root, part))
 
 
@@ -295,14 +295,17 @@ def _inside(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[
 
 
 def most_now(gang: Gang, part: BoardRole, more: int = 0) -> int:
-    """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
+    """Return how many replicas a role may have now.
+
+    For a role that scales with another, the replicas of that role (plus `more`) determine the number.
+    """
     tie = part.role.scale_with
     if tie is None:
         return part.role.max
     leader = next((p for p in gang.parts if p.role.name == tie.role), None)
     if leader is None:
         return part.role.min
-    ratio = Fraction(str(tie.ratio))  # as it was written: 1.1 for each of ten is eleven, not twelve
+    ratio = Fraction(str(tie.ratio))  # exact: 1.1 for each of ten replicas makes eleven, not twelve
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
@@ -333,7 +336,7 @@ def gpus_of(pod: Pod) -> int:
 
 
 def lost_gpu_seconds_of(gang: Gang, pod: Pod, now: int) -> int:
-    """GPU-seconds of work that stopping this pod throws away."""
+    """Return the GPU-seconds of work that stopping this pod discards."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
     return max(0, now - since) * gpus_of(pod) // MILLI

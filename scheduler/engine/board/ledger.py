@@ -15,22 +15,22 @@ NO_CLAIM = Entitlement()
 
 
 class RelativeUsage(NamedTuple):
-    """Decayed usage of a queue; 1 is its weighted share of what its siblings used."""
+    """Decayed usage of a queue, where 1 is the queue's weighted share of the usage of all siblings."""
 
     used: float
-    mean: float  # of all siblings: 1 unless much capacity was idle
-    at_reset: float  # what it is due by the end of the calendar window, when history is reset
+    mean: float  # mean of all siblings: 1 unless much capacity was idle
+    at_reset: float  # due by the end of the calendar window, when history is reset
 
 
 class QueueKey(NamedTuple):
-    """Sort key of a queue with its next workload; the smallest is next, then the earliest submission."""
+    """Sort key of a queue with its next workload: smallest key first, then earliest submission."""
 
     over_quota: bool
     rank: int  # negated: higher first
-    has_its_share: bool  # would exceed it; a starved queue may exceed it by one workload
+    has_its_share: bool  # would exceed its share; a starved queue may do so by one workload
     past: float  # decayed usage relative to its weighted share, where history counts
     over_share: bool
-    dominant_share: float  # counting the workload
+    dominant_share: float  # including the next workload
     dominant_share_now: float
 
     def sentences(self, name: str) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class QueueAccount:
         self.parent, self.children = parent, list[QueueAccount]()
         self.path: tuple[QueueAccount, ...] = (self, *parent.path) if parent else (self,)  # project first
         self.quota, limit = _plain(entitlement.quota), _plain(entitlement.limit)
-        # The limit is a hard bound; where borrowing is not allowed, the quota is one too.
+        # The limit is a hard bound. So is the quota where borrowing is not allowed.
         self.limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.limit) < NO_BOUND
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
@@ -94,18 +94,15 @@ class QueueAccount:
         self.pending_request = [0, 0, 0]  # requested by pending work, beyond the allocation
         self.share = [0, 0, 0]
         self.cut = [0, 0, 0]  # the part of a unit that rounding took from the share
-        self.requested = [
-            0,
-            0,
-            0,
-        ]  # allocated and pending when the cycle began, without work placed elsewhere
+        # Allocated and pending when the cycle began, without workloads placed in other pools.
+        self.requested = [0, 0, 0]
         self.wanted = [0, 0, 0]  # the part of `requested` that limits allow
         self.deserved: list[int] = list(self.quota)  # max(quota, share): other queues cannot reclaim below it
-        self.cache: dict[Hashable, Any] = {}  # values computed from its allocation, until that changes
-        self.version = 0  # changes with its allocation
-        self.sibling_cache: dict[Hashable, Any] = {}  # shared with its siblings, until an allocation changes
+        self.cache: dict[Hashable, Any] = {}  # values computed from the allocation, until it changes
+        self.version = 0  # changes with every change of the allocation
+        self.sibling_cache: dict[Hashable, Any] = {}  # shared by siblings, until an allocation changes
         self.past: Sequence[RelativeUsage] = ()  # by resource, where history counts
-        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None  # with the values it shows
+        self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None  # with the values shown
         if parent:
             self.sibling_cache = parent.children[0].sibling_cache if parent.children else self.sibling_cache
             parent.children.append(self)
@@ -128,18 +125,18 @@ class QueueAccount:
                 -self.rank,
                 beyond and not (self.is_starved(requested) and self.may_exceed_share_once(requested)),
                 self.past[first(requested)].used if self.past else 0.0,
-                not within(self.allocated, self.share, requested),  # of oversold quotas a share is less
+                not within(self.allocated, self.share, requested),  # below quota if oversold
                 self.saturation(requested),
                 self.saturation(requested, plus=False),
             )
         return result
 
     def is_starved(self, requested: Sequence[int]) -> bool:
-        """Whether its decayed usage is clearly below its weighted share."""
+        """Return whether the queue's decayed usage is below the mean of its siblings."""
         return bool(self.past) and self.past[first(requested)].used < self.past[first(requested)].mean
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Whether the queue is below its share now, so that one more workload may put it over."""
+        """Return whether the queue is below its share now, so that one more workload may put it over."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -167,7 +164,7 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        self.divided: dict[QueueAccount | None, object] = {}  # by parent: the inputs of its last division
+        self.divided: dict[QueueAccount | None, object] = {}  # by parent: inputs of the last division
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open(queue, by_name, pool.name)

@@ -39,7 +39,7 @@ def avoids(role: Role, node: Node) -> bool:
 
 
 def node_constraints(role: Role) -> Hashable:
-    """Equal for roles that match the same nodes."""
+    """Return a key that is equal for roles that match the same nodes."""
     return (
         tuple(sorted(role.node_selector.items())),
         role.gpu_models,
@@ -60,7 +60,7 @@ class Matcher:
         self._millis: dict[Hashable, int] = {}
 
     def mask(self, role: Role, least: int = 0) -> bytes | None:
-        """Return which nodes match, or None for all; devices need `least` MiB of memory."""
+        """Return a mask of the matching nodes, or None if all match. Devices need `least` MiB of memory."""
         least = max(least, role.request.gpu_memory_mib)
         unpicky = self._plain and not role.node_selector and not role.gpu_models
         if unpicky and least <= self._least_memory:
@@ -72,7 +72,7 @@ class Matcher:
         return self._masks[key]
 
     def soft(self, role: Role) -> bytes | None:
-        """Return which nodes should be chosen last; None if there are none."""
+        """Return a mask of the nodes that should be chosen last, or None if there are none."""
         if self._plain:
             return None
         key = node_constraints(role)
@@ -82,7 +82,7 @@ class Matcher:
         return self._soft[key]
 
     def milli(self, role: Role, least: int = 0) -> int:
-        """Return what a GPU memory request takes of the smallest suitable device, in thousandths."""
+        """Return a GPU memory request's share of the smallest suitable device, in thousandths."""
         key, requested = (node_constraints(role), least), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, least)

@@ -1,7 +1,7 @@
 """Free resources of each node, and lookups by them.
 
-"Free" means free once all stopping pods have stopped, less what is reserved. `leaving` is the part that
-stopping pods still hold, and `starts_now` says whether a spot needs any of that part.
+"Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that
+stopping pods still hold, and `starts_now` tells whether a spot can do without that part.
 """
 
 from bisect import bisect_left, insort
@@ -14,15 +14,15 @@ from scheduler.engine.model import Node, NodeState, Request
 
 
 class Spot(NamedTuple):
-    """A place for one replica."""
+    """A node and devices for one replica."""
 
     node: int
     devices: tuple[int, ...]
-    milli: int  # of each device
+    milli: int  # share of each device
 
 
 class NodeHold(NamedTuple):
-    """Nodes reserved for one workload; others may use them only if they end before it can start."""
+    """Nodes reserved for one workload. Other workloads may use them only if they end by `until`."""
 
     name: str
     nodes: frozenset[int]
@@ -40,7 +40,7 @@ class LeavingPods:
 
 
 class Nodes:
-    """Parallel lists, one entry per node in the order of names."""
+    """Parallel lists with one entry per node, in order of node name."""
 
     def __init__(self, nodes: Sequence[Node], cpu_load_limit: int = MILLI) -> None:
         self.nodes = sorted(nodes, key=lambda node: node.name)
@@ -48,16 +48,16 @@ class Nodes:
         self.cpu_load_limit = cpu_load_limit
         self.ready = [node.state is NodeState.READY for node in self.nodes]
         self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
-        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # less the pods' limits
+        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # minus the pods' limits
         self.memory = [node.memory_mib for node in self.nodes]
-        self.cpu_unrequested = list(self.cpu)  # less the pods' requests
+        self.cpu_unrequested = list(self.cpu)  # minus the pods' requests
         self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # devices that are entirely free
         self.leaving: dict[int, LeavingPods] = {}
-        self.touched: list[int] | None = None  # nodes in the order of their changes, if recorded
+        self.touched: list[int] | None = None  # changed nodes in order; None: not recorded
         self.lasting: dict[Hashable, Any] = {}  # cache of values that depend on the nodes and the pool only
         self._free: tuple[int, int, int] | None = None
         self._capacity: tuple[int, int, int] | None = None
@@ -101,7 +101,7 @@ class Nodes:
         )
 
     def free(self) -> tuple[int, int, int]:
-        """Return what is free on ready nodes; cached until a pod is placed or removed."""
+        """Return the free resources of ready nodes, cached until a pod is placed or removed."""
         if self._free is None:
             gpu, cpu, memory = (
                 sum([free for free, ready in zip(kind, self.ready, strict=True) if ready and free > 0])
@@ -111,7 +111,7 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return what a replica takes of a device of this node, in thousandths; above 1000: no fit."""
+        """Return a replica's share of a device on this node, in thousandths. Above 1000, it does not fit."""
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib
@@ -128,7 +128,7 @@ class Nodes:
         self.take(self.index[node], devices, milli, Request())
 
     def widen(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that the node lost, with nothing free."""
+        """Add back devices that the node lost, with no free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

@@ -38,7 +38,7 @@ class QueueOrder(Generic[P]):
         raise NotImplementedError
 
     def turn(self, account: QueueAccount, group: P, gang: Gang) -> QueueKey:
-        """Return the sort key of a queue whose next gang is this one."""
+        """Return the sort key of a queue with its next gang."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[tuple[P, Gang]]:
@@ -57,7 +57,7 @@ class QueueOrder(Generic[P]):
 
 
 class PendingOrder(QueueOrder[PendingGroup]):
-    """Queue order of a board that changes between the gangs."""
+    """Queue order on a board that changes during the iteration."""
 
     def __init__(self, board: Board, waiting: Iterable[PendingGroup]) -> None:
         self._board = board
@@ -77,7 +77,7 @@ class PendingOrder(QueueOrder[PendingGroup]):
 
 
 class _Project(Generic[P]):
-    """Groups of one project in a heap by the order of their first gangs."""
+    """Heap of one project's groups, ordered by their first gangs."""
 
     __slots__ = ("account", "heap", "order")
 
@@ -99,7 +99,7 @@ class _Project(Generic[P]):
 
 
 class _Level(Generic[P]):
-    """The queues below one parent, as a heap by turn."""
+    """Heap of the queues below one parent, ordered by their sort keys."""
 
     __slots__ = ("account", "heap", "order")
 

@@ -16,7 +16,7 @@ class Count:
 
 
 class Mix:
-    """Counts of GPU requests; built on first use and updated from then on."""
+    """Counts of GPU requests, built on first use and then kept up to date."""
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
         self._gangs = gangs
@@ -31,7 +31,7 @@ class Mix:
         return self._counts
 
     def count(self, gang: Gang, sign: int) -> None:
-        """Count a gang with its pods in the snapshot, at least its minimum; with sign -1, undo that."""
+        """Count the gang's replicas in the snapshot, at least its minimum. With sign -1, undo that."""
         if self._counts is None:
             return
         for part in gang.parts:

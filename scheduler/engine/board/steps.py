@@ -36,9 +36,9 @@ def step_of(move: Move, waits: Collection[str]) -> Step:
 def rewritten(
     bundles: Iterable[Bundle], withdrawn: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
 ) -> list[Bundle]:
-    """Return the bundles without withdrawn places, or with the places of `instead`.
+    """Return the bundles with withdrawn places removed or replaced by those in `instead`.
 
-    Workloads in `waits` get reservations, because they cannot start at once any more.
+    Workloads in `waits` get reservations, because they can no longer start at once.
     """
     result = []
     for bundle in bundles:

@@ -8,9 +8,9 @@ from scheduler.engine.board.nodes import Nodes
 
 
 class Topology:
-    """The domains of a pool's nodes, by level. A node without the label is in no domain.
+    """Domains of a pool's nodes, by level. A node without the label is in no domain.
 
-    Racks with the same name in two zones are two domains; those without a zone label are a third.
+    Racks with the same name in two zones are two domains. Those without a zone label form a third domain.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -33,11 +33,11 @@ class Topology:
         return (level,)
 
     def homes(self, level: str) -> dict[int, frozenset[int]]:
-        """Return the domain of every node that is in one."""
+        """Return the domain of every node that belongs to a domain."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def around(self, level: str, i: int) -> frozenset[int]:
-        """Return the domain of a node, empty if it is in none."""
+        """Return the domain of a node, or an empty set if the node belongs to none."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property
@@ -47,7 +47,7 @@ class Topology:
     def choices(
         self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
-        """Return domains for all pods of the scope; if some are placed, only their domain."""
+        """Return the domains that fit all pods of the scope. If some are placed, only their domain counts."""
         standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
         gpus = sum(need.part.amounts[0] * need.count for need in needs)
         fitting = []
@@ -59,7 +59,7 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
 
     def home(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Return the nodes on which topology allows a pod of this role; None: all."""
+        """Return the nodes on which topology allows a pod of this role, or None for all nodes."""
         home: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
             beside = next((pod for other in scope.parts for pod in other.live.values()), None)

@@ -13,7 +13,7 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """Return the divisions of a pool from the top down, resource by resource; none if the pool is unknown."""
+    """Return the divisions of a pool from the top down, resource by resource. An unknown pool has none."""
     board = Layout(snapshot).boards.get(pool)
     story: list[Division] = []
     if board is not None:
@@ -24,7 +24,7 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divisions_of(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Return the divisions for requests by queue that include allocations."""
+    """Return the divisions for these requests by queue. Requests include allocations."""
     ledger, story = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():
         account.requested = list(requested.get(account.name, NOTHING))

@@ -13,7 +13,7 @@ from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, Queu
 from scheduler.engine.model import Pool
 
 UNITS = (MILLI, 1, 1)  # shares are rounded to whole GPUs, milli-CPUs and MiB
-_GRAIN = 10**9  # measured usage is a float; it is rounded to this precision and exact from then on
+_GRAIN = 10**9  # measured usage is a float: it is rounded to this precision and exact from then on
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Claim:
     weight: Fraction
     usage: Fraction
     granted: int = 0
-    rounded_up: int = 0  # part of `granted` that it got by rounding
-    cut: int = 0  # what it would get in addition if all fractions were rounded up
+    rounded_up: int = 0  # part of `granted` that comes from rounding up
+    cut: int = 0  # additional grant if every fraction were rounded up
 
     @property
     def age(self) -> tuple[int, str]:
@@ -51,7 +51,7 @@ def update_shares(
 def divide_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
-    """Divide the pool among its queues by their present requests."""
+    """Divide the pool's capacity among its queues by their current requests."""
     for account in reversed(ledger.accounts.values()):  # projects before their departments
         account.wanted = [_wanted(account, kind) for kind in KINDS]
     _divide_below(ledger, ledger.roots, capacity, pool, story)
@@ -68,7 +68,7 @@ def _divide_below(
         return
     parent = accounts[0].parent
     outset = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
-    if story is not None or ledger.divided.get(parent) != outset:  # else the result is the same as before
+    if story is not None or ledger.divided.get(parent) != outset:  # otherwise the last result still holds
         ledger.divided[parent] = outset
         _divide_among(accounts, total, pool, story)
     for account in accounts:
@@ -135,7 +135,7 @@ def _input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _wanted(account: QueueAccount, kind: int) -> int:
-    """Return what the queue could use: its requests within the limits at and below it."""
+    """Return the amount that the queue can use: its requests within its own limits and those below it."""
     requested = account.requested[kind]
     if account.children:
         requested = sum(child.wanted[kind] for child in account.children)
@@ -173,7 +173,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` of each claim. The sum never exceeds the total."""
+    """Set `granted` in each claim. The sum never exceeds the total."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
     ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -199,7 +199,7 @@ def _by_quota(total: int) -> Weigh:
 
 
 def _by_weight(k: Fraction) -> Weigh:
-    """Weigh claims by weight, adjusted for history: usage above the queue's part (u > n) lowers it."""
+    """Weigh claims by weight, adjusted for history: usage above a queue's part (u > n) lowers its weight."""
 
     def weigh(claims: Sequence[Claim]) -> Sequence[Fraction]:
         weights = [claim.weight for claim in claims]
@@ -221,7 +221,7 @@ def _fill(
     weigh: Weigh,
     notes: DivisionLog | None,
 ) -> int:
-    """Offer what is left in proportion to weight until it is used up or all needs are met."""
+    """Offer the rest in proportion to weight until it is used up or all needs are met. Return the grants."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
@@ -282,7 +282,10 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant whole units of each offer, then one unit each by largest remainder, where no claim can be met."""
+    """Grant the whole units of each offer, then one unit each by largest remainder.
+
+    Called when no claim can be met in full. Return the sum of the grants.
+    """
     start, everything = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []
     offered = left
@@ -317,7 +320,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the fraction that was cut from an offer, and what was granted for it."""
+    """Return the fraction that was cut from an offer, with the amount granted for that fraction."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

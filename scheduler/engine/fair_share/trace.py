@@ -18,7 +18,7 @@ class QueueInput:
     weight: Fraction
     usage: Fraction
     requested: int
-    wanted: int  # the part of `requested` that its limits and those below it allow
+    wanted: int  # the part of `requested` that the limits of the queue and its children allow
     share: int
 
 
@@ -26,7 +26,7 @@ class QueueInput:
 class Offer:
     """The offer to one queue in one round.
 
-    `part` is the queue's fraction of what is left, `plain` that fraction without history.
+    `part` is the queue's fraction of the rest, `plain` the same fraction without history.
     """
 
     queue: str
@@ -39,28 +39,28 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Offers to the queues of one rank that still want more.
+    """Offers to the queues of one rank whose needs are not met yet.
 
-    Those of a remainder in the order of granting.
+    In a remainder phase, offers are in the order of granting.
     """
 
     phase: str  # quota | over_quota | remainder
     within: str  # quota | over_quota: the phase that a remainder belongs to
     rank: int
-    left: int  # when the round begins
+    left: int  # amount left when the round begins
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """One resource of one parent's share, divided. `parent` None: the pool's capacity."""
+    """Division of one resource of a parent's share, or of the pool's capacity if `parent` is None."""
 
     parent: str | None
     resource: str
     total: int
     unit: int
     k: Fraction  # how strongly history counts; 0: not at all
-    by_quota: bool  # weights are switched off
+    by_quota: bool  # True: weights are switched off
     inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 

@@ -1,12 +1,12 @@
 """Take turns where shares cannot be divided as workloads request them.
 
-A queue can be reclaimed from only when its relative usage is clearly above the preemptor's: the usage while
-the other queue waited must outweigh the cost of the change. Conversely, a workload that runs beyond its
-queue's share because it cannot be divided keeps its turn until then.
+A queue can be reclaimed from only when its relative usage is clearly above that of the preemptor's queue: the
+usage while the other queue waited must outweigh the cost of the change. Conversely, a workload that cannot be
+divided and therefore runs beyond its queue's share keeps its turn until then.
 
 The required difference depends on the size of the change. Swapping the whole pool shifts usage fast and must
-not happen too often; a small change shifts it slowly and must still happen at some point. So the required
-difference is at most a third of the gap towards which usage is heading, before the change or after it.
+not happen too often. A small change shifts usage slowly and must still happen at some point. So the required
+difference is at most a third of the gap towards which usage is heading, both before and after the change.
 """
 
 import math
@@ -20,39 +20,39 @@ from scheduler.engine.board.ledger import QueueAccount, first
 from scheduler.engine.board.order import in_project
 from scheduler.engine.fair_share.usage_history import FLOOR, part, wanting, weights_of
 
-HYSTERESIS = 0.4  # upper bound in relative usage; two equal queues change about three times in a half-life
+HYSTERESIS = 0.4  # upper bound in relative usage: two equal queues swap about three times per half-life
 LEAST = 0.02  # smaller differences in relative usage are ignored
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Allocations of siblings that count as usage, for one resource, relative to what each is due."""
+    """Allocations of sibling queues that count as usage of one resource, with their relative worth."""
 
     charged: Mapping[QueueAccount, int]
-    worth: Mapping[QueueAccount, float]  # of one unit held
+    worth: Mapping[QueueAccount, float]  # relative usage per allocated unit
 
     def held(self, account: QueueAccount) -> float:
-        """Return the relative usage towards which the queue is heading with its present allocation."""
+        """Return the relative usage towards which the queue is heading with its current allocation."""
         return self.charged[account] * self.worth[account] if self.charged[account] else 0.0
 
 
 class TurnTaking:
-    """Turns between the preemptor's queues and others, in its main resource: GPUs if it requests any."""
+    """Turns between the preemptor's queues and others, for its main resource (GPUs if it requests any)."""
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         self._board, self._gang, self.kind = board, gang, first(requested)
         self._requested = requested[self.kind]
         self.counts = bool(gang.account.past)
-        # Before any victim is selected.
+        # Computed before any victim is selected.
         self._levels = {a: _level(board, a, self.kind) for a in gang.account.path} if self.counts else {}
         self._beyond = {a: self._beyond_quota(a, a, self._requested) for a in self._levels}
         self._lifted = {a for a in gang.account.path if a.may_exceed_share_once(requested)}
         self.on = self.counts and gang.account in self._lifted and is_project_head(board, gang)
 
     def may_owe(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Whether the victim queue used more and no queue on the preemptor's side has exceeded its share yet.
+        """Return whether the victim queue used more and no queue of the preemptor exceeds its share yet.
 
-        Pending gangs are tried in the order of relative usage: those before this one could not be placed.
+        Pending gangs are tried in order of relative usage, so the gangs before this one could not be placed.
         """
         if not self.on or self._ahead(own_queue, victim_queue) <= 0:
             return False
@@ -60,13 +60,14 @@ class TurnTaking:
         return all(account in self._lifted for account in path[: path.index(own_queue) + 1])
 
     def owes(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Whether the victim queue has had its turn, if it loses this amount."""
+        """Return whether the victim queue has had its turn, so that it can lose this amount."""
         return self._has_had_its_turn(own_queue, victim_queue, max(amount, self._requested))
 
     def may_give(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Whether the victim queue, which is above its share, may lose this amount.
+        """Return whether the victim queue, which is above its share, may lose this amount.
 
-        If it keeps its share and stays ahead of the preemptor's queue, it may, whatever its past.
+        A victim queue that ends up less far beyond its quota than the other queue must have had its turn.
+        Any other victim queue must keep its share, or have used at least as much as the preemptor's queue.
         """
         if self._beyond_quota(victim_queue, own_queue, -amount) < self._beyond[own_queue]:
             return self.owes(own_queue, victim_queue, amount)
@@ -78,7 +79,7 @@ class TurnTaking:
         return beyond * self._levels[own_queue].worth[account] if beyond > 0 else 0.0
 
     def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
-        """Whether relative usage differs enough to be worth exchanging this amount."""
+        """Return whether relative usage differs enough to justify exchanging this amount."""
         (used, mean, at_reset), less = victim_queue.past[self.kind], own_queue.past[self.kind].used
         if used >= at_reset > less:
             return True  # later in the window there would be no time left for the preemptor's queue
@@ -102,7 +103,7 @@ class TurnTaking:
         return max(LEAST, min(HYSTERESIS * self._pace(own_queue), now / 3, -then / 3))
 
     def _pace(self, account: QueueAccount) -> float:
-        """Return 0.5 for each higher level at which queues take turns, so that projects share a turn."""
+        """Return a factor that halves for each higher level with turns, so that projects share a turn."""
         above = (wanting(_siblings(self._board, step), self.kind) for step in account.path[1:])
         return math.prod(0.5 for asking in above if len(asking) > 1)
 
@@ -131,7 +132,7 @@ def _charged(board: Board, account: QueueAccount, kind: int) -> int:
 
 
 def is_project_head(board: Board, gang: Gang) -> bool:
-    """Return whether the gang is the next of its project."""
+    """Return whether the gang is the next pending gang of its project."""
     heads = (
         first_pending(board, group)
         for group in board.groups_by_project.get(gang.account, ())

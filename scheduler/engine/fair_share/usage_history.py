@@ -1,6 +1,6 @@
 """Compare decayed usage of queues with their shares.
 
-The total usage of siblings is divided by their weights; a queue without weight is due nothing.
+The total usage of siblings is divided among them by weight. A queue without weight is due nothing.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, siblings
 from scheduler.engine.model import FairShareMode, Pool
 
-FLOOR = 0.5  # of what could have been used: total usage below this counts as this much
+FLOOR = 0.5  # fraction of the possible usage: a lower total counts as this fraction
 DIGITS = 9  # precision of relative usage
 
 
@@ -48,8 +48,8 @@ def _left(mode: FairShareMode, now: int) -> float:
 def _pasts(accounts: Sequence[QueueAccount], kind: int, steady: float, left: float) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is what they could have used if the parent's share had always been the present one, `left` what
-    they can still use before the history is reset.
+    `steady` is the usage that was possible if the parent's share had always been the current one. `left` is
+    the usage that is still possible before the history is reset.
     """
     asking = wanting(accounts, kind)
     weights = weights_of(asking, kind)
@@ -62,7 +62,7 @@ def _pasts(accounts: Sequence[QueueAccount], kind: int, steady: float, left: flo
 
 
 def part(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
-    """Return an amount of the total `of`, relative to the account's weight; infinite without weight."""
+    """Return an amount relative to the account's weighted part of the total `of`; infinite without weight."""
     weight = account.entitlement.weights[kind]
     if weight <= 0:
         return math.inf

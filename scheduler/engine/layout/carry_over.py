@@ -22,8 +22,9 @@ _unused = attrgetter(*(each.name for each in fields(Entitlement) if each.name !=
 
 
 def layout_for(snapshot: Snapshot, carried: Layout | None) -> Layout:
-    """Return an updated layout, or a new one if nodes, pools or entitlements changed or input was
-    inconsistent.
+    """Return the carried layout, brought up to date with the snapshot.
+
+    If nodes, pools or entitlements changed or input was inconsistent, return a new layout instead.
     """
     if carried is None or carried.notes or not _is_near(carried.snapshot, snapshot):
         return Layout(snapshot)
@@ -67,7 +68,7 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     for name in (*stirred, *was):
         layout.remove(name)
     layout.snapshot, layout.now, layout.reserved = snapshot, snapshot.now, reserved
-    layout.workload_names.difference_update(was)  # in place: there are many
+    layout.workload_names.difference_update(was)  # in place, because there are many names
     layout.workload_names.update(now)
     layout.finished.difference_update(was)
     layout.finished.update(finished)
@@ -77,7 +78,7 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     layout.served.clear()
     for board in layout.boards.values():
         _take_over_usage(board, before.queues, snapshot.queues)
-        layout.notes += overallocated(board.nodes, board.nodes.touched)  # the others were not before
+        layout.notes += overallocated(board.nodes, board.nodes.touched)  # other nodes are unchanged
         start_cycle(board, snapshot.now)
 
 

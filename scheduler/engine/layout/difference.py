@@ -12,7 +12,7 @@ LOOK = 4096  # how far to look ahead for the next equal workload
 
 
 def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
-    """Return the workloads of each sequence that are not in both. Most comparisons are by identity."""
+    """Return the workloads of each sequence that are missing or different in the other one."""
     only_before: list[Workload] = []
     only_now: list[Workload] = []
     i = j = 0
@@ -32,7 +32,7 @@ def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByNa
 
 
 def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
-    """Return how many workloads from here on are the same. Nearly all comparisons are by identity."""
+    """Return the number of equal workloads from here on. Nearly all comparisons are by identity."""
     same = 0
     while True:
         run_before, run_now = before[i + same : i + same + RUN], now[j + same : j + same + RUN]
@@ -44,7 +44,7 @@ def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) 
 
 
 def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
-    """Return how many workloads of each to skip until both are equal again; all if that is too far."""
+    """Return the number of workloads to skip in each until both match again; all if that is too far."""
     left, new = len(before) - i, len(now) - j
     if not left or not new:
         return left, new

@@ -42,7 +42,7 @@ class Layout:
         self.closed = {
             node.name for node in snapshot.nodes if node.state in (NodeState.CORDONED, NodeState.DRAINING)
         }
-        self.served = served = set[str]()  # one set for all boards: a workload starts in one pool
+        self.served = served = set[str]()  # one set for all boards, because a workload starts in one pool
         self.boards = {
             pool.name: Board(
                 pool,
@@ -140,7 +140,7 @@ class Layout:
         ]
 
     def _judge(self, board: Board, gang: Gang) -> None:
-        """Count the gang's request and queue it, unless it cannot start now or ever in this pool."""
+        """Count the gang's request and queue the gang, unless it cannot start in this pool now or ever."""
         reason, kind = self._kept_back(gang), None
         if reason is not None and "seconds" in reason[1]:
             self.time_dependent.add(gang.name)
@@ -239,7 +239,7 @@ def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether all replicas of its minimum have completed."""
+    """Return whether the minimum number of replicas of every role has completed."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False

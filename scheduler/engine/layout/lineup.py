@@ -36,7 +36,7 @@ def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
 
 
 def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Numbers] | None:
-    """Return why the pool can never hold a gang without pods, or None if it might."""
+    """Return the reason that the pool can never hold a gang without pods, or None if it might."""
     if kind in board.waiting:
         return None  # a gang with the same request passed
     if kind not in board.unschedulable:
@@ -72,7 +72,7 @@ def _own_list(group: PendingGroup) -> list[Gang]:
 
 
 def start_cycle(board: Board, now: int) -> None:
-    """Reset what the previous cycle decided, and divide the shares anew."""
+    """Reset the decisions of the previous cycle and divide the shares again."""
     board.now = now
     board.cycle = CycleState(
         refusals={name: {reason: numbers} for name, (reason, numbers) in board.not_eligible.items()},

@@ -1,4 +1,4 @@
-"""Drop requests in one pool of workloads that this cycle placed in another."""
+"""Drop the requests of workloads that this cycle placed in another pool."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
@@ -8,9 +8,9 @@ from scheduler.engine.fair_share.usage_history import update_usage_history
 
 
 def refresh_other_pools(board: Board) -> bool:
-    """Drop the requests of workloads that were placed in other pools; return whether any changed.
+    """Drop the requests of workloads that were placed in other pools. Return whether any request changed.
 
-    The next cycle would see the same. A workload whose start was withdrawn again requests once more.
+    The next cycle would see the same requests. A workload whose start has been withdrawn counts again.
     """
     placed_in_other_pool = {
         name for name in board.served - board.cycle.evicted if _has_left(board.gangs.get(name))
@@ -22,7 +22,7 @@ def refresh_other_pools(board: Board) -> bool:
     board.cycle.placed_in_other_pool = placed_in_other_pool
     board.cycle.reclaimable_cache.clear()
     for group in board.waiting.values():
-        group.reasons = {}  # recorded anew in the next round
+        group.reasons = {}  # recorded again in the next round
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
     update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
     return True

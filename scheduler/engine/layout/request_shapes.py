@@ -17,7 +17,7 @@ def shape(gang: Gang) -> Hashable:
 
 
 def request_key(board: Board, gang: Gang) -> Hashable:
-    """Return a number that is equal for gangs of one shape; it is quick to compare."""
+    """Return a number that is equal for gangs of one shape and quick to compare."""
     result = shape(gang)
     if gang.stands:
         return result
@@ -39,8 +39,8 @@ def _section(section: BoardGroup) -> Hashable:
 def _part(part: BoardRole) -> Hashable:
     """Return a key of a role's constraints.
 
-    It does not use the nodes that match now, because nodes that the pool adds may differ. It includes the
-    role's name, because messages contain it.
+    The key ignores which nodes match now, because nodes that the pool adds may differ. The key includes the
+    role's name, because messages contain the name.
     """
     role = part.role
     return (

@@ -1,4 +1,4 @@
-"""Find inconsistent input, so that it is reported and skipped."""
+"""Find inconsistent input to report and skip."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

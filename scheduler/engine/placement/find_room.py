@@ -1,4 +1,4 @@
-"""Find room for a gang: for all of the replicas it lacks, or for none."""
+"""Find room for all missing replicas of a gang, or for none."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -9,7 +9,7 @@ from scheduler.engine.board.ledger import NO_BOUND
 from scheduler.engine.placement.search import LEAST_STEPS, MOST_STEPS, search, worth_it
 from scheduler.engine.placement.spots import Horizon, equal_spots
 
-MOST_DOMAINS = 256  # tried for one gang before it is refused
+MOST_DOMAINS = 256  # domains tried for one gang before the gang is refused
 
 
 def find_room(
@@ -19,7 +19,7 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place all replicas of the arrangement; if that fails, return False and leave the board unchanged."""
+    """Place all replicas of the arrangement. If that fails, return False and leave the board unchanged."""
     if gang.group is not None and not board.cycle.efforts.may_try(
         gang, sum(need.count for need in arrangement)
     ):
@@ -33,14 +33,14 @@ def find_room(
 
 
 def open_to(board: Board, gang: Gang, within: AbstractSet[int] | None = None) -> AbstractSet[int] | None:
-    """Return those of the nodes (None: all) that are not held for another workload."""
+    """Return the nodes in `within` (None: all nodes) that are not held for another workload."""
     if board.cycle.backfill_hold is None or may_use_held_nodes(board, gang):
         return within
     return (board.topology.everywhere if within is None else within) - board.cycle.backfill_hold.nodes
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Whether the gang is the one that nodes are held for, or will end before that one can start."""
+    """Return whether nodes are held for this gang, or the gang will end before they are needed."""
     hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
     if hold is None or hold.name == gang.name:
         return True
@@ -65,7 +65,7 @@ def _anywhere(
 
 
 def _unbound(arrangement: Arrangement) -> Arrangement:
-    """Drop the scopes: the caller has chosen the nodes by them."""
+    """Drop the scopes, which the caller has already used to choose the nodes."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
@@ -95,7 +95,7 @@ class _Scoped:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MOST_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place each scope in one domain; if a later scope fails, try the next domain for an earlier one."""
+        """Place each scope in one domain. If a later scope fails, try the next domain for an earlier one."""
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
             return not arrangement or _anywhere(
@@ -116,7 +116,7 @@ class _Scoped:
         return False
 
     def _domains(self, scope: Scope, within: frozenset[int], needs: Arrangement) -> Iterator[frozenset[int]]:
-        """Yield domains of the preferred level within the required one, then those of the latter."""
+        """Yield domains of the preferred level inside the required level, then the required level's own."""
         required, preferred = scope.constraint.required, scope.constraint.preferred
         choices = self.board.topology.choices
         outer = choices(required, scope, within, needs) if required else [within]
@@ -141,7 +141,7 @@ def place(
 def place_most(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> int:
-    """Place as many of the replicas as fit, each where it fits best; return how many."""
+    """Place as many of the replicas as fit, each where it fits best. Return the number placed."""
     part, free = need.part, need.part.free_indices()
     spots = equal_spots(board, part, need.count, horizon, within)
     for placed in range(need.count):

@@ -1,9 +1,10 @@
 """Measure how much free GPU capacity typical requests could not use.
 
-The typical requests (the mix) are those of all running and pending workloads of the pool. Of a node's free
-devices, a request loses those that are too small for it, or all of them where it does not fit at all. Added
-to that is what CPU and memory would not suffice for if the node went on taking the average of the mix. All
-values are integers, weighted by the number of replicas; the best place is the one that loses the least.
+The typical requests (the mix) are those of all running and pending workloads in the pool. On each node, a
+request loses the free devices that are too small for it, or all free devices where it does not fit at all.
+The loss also includes the free GPU capacity for which CPU or memory would run out if the node kept receiving
+the average of the mix. All values are integers, weighted by the number of replicas. The best place causes the
+smallest loss.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -28,12 +29,12 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The mix: kinds of requests with GPUs, one row each, with their number of replicas."""
+    """The mix as rows: one for each kind of GPU request, weighted by the number of replicas."""
 
     cpu: Ints
     memory: Ints
     devices: Ints
-    sizes: Ints  # distinct amounts of one device
+    sizes: Ints  # distinct shares of one device
     size: Ints  # index in `sizes`, by kind
     matches: NDArray[np.bool_]  # kind x node
     weights: Ints
@@ -77,7 +78,7 @@ class _Kind:
 
     losses: Ints
     device: Ints
-    counted: int  # number of node changes that are included
+    counted: int  # number of node changes included so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class _States:
 
 
 class Fragmentation:
-    """The losses of a pool's nodes. Changes of nodes are included at the next query."""
+    """Losses of a pool's nodes. Changes to nodes are included at the next query."""
 
     def __init__(self, nodes: Nodes, mix: Mix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
@@ -170,10 +171,10 @@ class Fragmentation:
         states = self._after(request, able, _tightest(self._free[able], milli, request.devices))
         kind.losses[able] = self._scores(states)
         if not request.devices:
-            kind.losses[able] += self._has_devices[able]  # of equals, one without GPUs
+            kind.losses[able] += self._has_devices[able]  # prefer a node without GPUs among equals
 
     def _able(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return the nodes with room for a replica, and the thousandths of a device that it takes there."""
+        """Return the nodes with room for a replica, and its share of a device on each, in thousandths."""
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
         if not part.loose:
@@ -191,7 +192,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _judge_shared(self, kind: _Kind, request: Request, able: Ints, milli: Ints) -> None:
-        """Try every device with room; of devices with the same free capacity, the first."""
+        """Try every device with room, but only the first of devices with equal free capacity."""
         free = self._free[able]
         best, which = np.full(len(able), NEVER), np.full(len(able), -1)
         for device in range(self._width):
@@ -244,7 +245,7 @@ class Fragmentation:
 
 
 def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the use of each device if the replica takes the `count` devices with the least room to spare."""
+    """Return the amount taken from each device if the replica takes the `count` fullest ones that fit it."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NEVER), axis=1, kind="stable")[:, :count]

@@ -16,13 +16,13 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, on_node, takes
 
-MOST_STEPS = 3000  # on few nodes; on many nodes steps cost more and fewer are allowed
+MOST_STEPS = 3000  # on few nodes; with many nodes, steps cost more and fewer are allowed
 LEAST_STEPS = 200
-MOST_REPLICAS = 500  # each one is a step, and a level of recursion
+MOST_REPLICAS = 500  # each replica is a step and a level of recursion
 MOST_LOOKS = 20_000  # node evaluations in all steps together
-MOST_CHOICES = 16  # of devices on one node
+MOST_CHOICES = 16  # combinations of devices tried per node
 
-Domains = dict[Scope, frozenset[int]]  # where the pods of each scope stand
+Domains = dict[Scope, frozenset[int]]  # the domain that holds the pods of each scope
 
 
 def search(
@@ -33,7 +33,7 @@ def search(
     within: AbstractSet[int] | None,
     most: int = MOST_STEPS,
 ) -> bool:
-    """Place all replicas; if that fails, return False and leave the board unchanged."""
+    """Place all replicas. If that fails, return False and leave the board unchanged."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
     requested, free = amounts_of(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
@@ -48,19 +48,19 @@ def search(
 
 
 def worth_it(arrangement: Arrangement) -> bool:
-    """Whether packing may fail although a placement exists: several roles, scopes or shared devices."""
+    """Return whether packing may miss a placement: several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
 
 
 def _hardest(need: ReplicaRequest) -> tuple[int, ...]:
-    """Return the sort key: most scopes first, then the largest."""
+    """Return the sort key: most scopes first, then the largest request."""
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
 def _could_hold(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Whether one replica fits anywhere; usually that is what fails."""
+    """Return whether one replica fits anywhere, which is the check that usually fails."""
     part = need.part
     return any(
         takes(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
@@ -69,13 +69,13 @@ def _could_hold(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Se
 
 
 class _Choice(NamedTuple):
-    """A place for one replica, the tightest node first."""
+    """A place for one replica, sorted by the tightest node."""
 
     free: int
     position: int
-    number: int  # of the choices of devices on this node
+    number: int  # position among the choices on this node
     spot: Spot
-    inside: Domains  # the domains of its scopes
+    inside: Domains  # the domains of the replica's scopes
 
 
 class _Search:
@@ -101,7 +101,7 @@ class _Search:
         self.kinds = {i: self._kind(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place the replicas from this one on, at or after `first`, the position of an equal one."""
+        """Place the replicas from `which` on. The first goes to position `first`, its equal's, or later."""
         if which == len(self.replicas):
             return True
         need = self.replicas[which]
@@ -121,7 +121,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, the tightest nodes first; of equal nodes one."""
+        """Return the choices, tightest nodes first, with only one of several equal nodes."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
@@ -139,7 +139,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return the domain of each scope if a pod is placed on this node; None if it must not be."""
+        """Return the domain of each scope with a pod on this node, or None if the node is not allowed."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:
@@ -156,7 +156,7 @@ class _Search:
         return inside
 
     def _kind(self, i: int) -> Hashable:
-        """Return a key of the node's properties that do not change as it fills."""
+        """Return a key of the node's properties that do not change while the node fills up."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),
@@ -172,7 +172,7 @@ class _Search:
         )  # fmt: skip
 
     def _spots(self, i: int, part: BoardRole) -> list[Spot]:
-        """Return choices of devices, the tightest first; of devices with the same free capacity one."""
+        """Return choices of devices, tightest first, with only one of several equally free devices."""
         nodes = self.board.nodes
         packed = on_node(nodes, i, part, self.horizon)
         if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:

@@ -11,21 +11,21 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.model import Strategy
 
-MANY = 64  # from this number of replicas, nodes are ranked once for all of them
+MANY = 64  # from this number of replicas on, nodes are ranked once for all of them
 
 
 class Horizon(IntEnum):
-    """How long a gang may have to wait for its capacity."""
+    """Capacity that a placement may use, from immediately free to available later."""
 
-    NOW = 0  # only what is free
-    LEAVING = 1  # also what stopping pods will free
+    NOW = 0  # only free capacity
+    LEAVING = 1  # also the capacity that stopping pods will free
     BOOTING = 2  # also booting nodes
 
 
 def pick(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Spot | None:
-    """Return the best place for one replica; ties go to the first name."""
+    """Return the best place for one replica. Ties go to the first node by name."""
     if part.soft is not None:
         kind = bytes(not soft for soft in part.soft)
         gentle = _pick(board, part, horizon, within, kind)
@@ -37,10 +37,10 @@ def pick(
 def equal_spots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
-    """Yield the best place for each of `count` equal replicas; the caller takes each place before the next.
+    """Yield the best place for each of `count` equal replicas. The caller takes each place before the next.
 
-    Only the node that was used changes in between. So the node that packing chose is the best again while it
-    has room, and for spreading the other nodes keep their order.
+    Only the chosen node changes in between. With packing, that node therefore stays the best one while it has
+    room. With spreading, the other nodes keep their order.
     """
     nodes, strategy = board.nodes, board.pool.node_strategy
     spread = board.pool.device_strategy is Strategy.SPREAD
@@ -162,7 +162,7 @@ def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
 
 
 def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False) -> Spot | None:
-    """Return devices of one node for one replica; None if they do not suffice."""
+    """Return devices of one node for one replica, or None if too few are free."""
     count = part.request.devices
     if not count:
         return Spot(i, (), 0)
@@ -207,7 +207,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield nodes for a fraction: those with a shared device before those with whole devices only."""
+    """Yield nodes for a fraction of a device: nodes with a shared device before all others."""
     yield from sorted(nodes.shared, key=_packed(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket

@@ -1,4 +1,4 @@
-"""Choose the placement strategy of a pool that leaves it open."""
+"""Choose the placement strategies of pools that are set to `auto`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Audit data of evictions: parties, rule, and queues before and after."""
+"""Audit records of evictions: parties, rule, and queues before and after."""
 
 from collections.abc import Sequence
 
@@ -25,14 +25,14 @@ RULES = {
 
 
 def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tuple[Eviction, ...]:
-    """Return one entry for each gang that loses or moves pods; the board shows the final state."""
+    """Return one record for each gang that loses or moves pods. The board shows the final state."""
     gang, standings = selection.policy.gang, _Standings(selection.board, before)
     winner = standings.path(gang.account)
     refused = blockers(selection.board.reasons(gang))
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
         if all(selection.board.is_fresh(pod) for _, pod in victim.pods):
-            continue  # it was only going to start in this cycle
+            continue  # the victim was only going to start in this cycle
         by_gang.setdefault(victim.gang.name, []).append(victim)
     result = []
     for name, victims in by_gang.items():
@@ -56,7 +56,7 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
 
 
 def _pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
-    """Return the pods that were running; the others were only going to start in this cycle."""
+    """Return the pods that were running. The others were only going to start in this cycle."""
     held = [pod for victim in victims for _, pod in victim.pods]
     return tuple((pod.role, pod.index) for pod in held if not selection.board.is_fresh(pod))
 
@@ -67,7 +67,7 @@ def _moves(
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
         if selection.board.is_fresh(pod):
-            continue  # it starts somewhere else instead
+            continue  # the pod starts on another node instead
         by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
     return [
         Eviction(
@@ -79,7 +79,7 @@ def _moves(
 
 
 class _Standings:
-    """Standings of queues before and after, computed once for all evictions."""
+    """Standings of queues before and after the evictions, computed once per queue."""
 
     def __init__(self, board: Board, before: Held) -> None:
         self._before, self._paths = before, dict[QueueAccount, tuple[Standing, ...]]()

@@ -1,4 +1,4 @@
-"""Upper bounds on what evictions could free, from sums only."""
+"""Upper bounds on the resources that evictions could free, computed from sums only."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,12 +22,12 @@ class _Sum:
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # within minimum runtimes, not in `total`
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # not in `total` either
-    biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # of one victim
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim is a multiple of it
+    biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the biggest victim
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of it
 
 
 def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
-    """Return why evicting all possible victims would not suffice, with the numbers; None if it might."""
+    """Return the reason that evicting all possible victims would not suffice, or None if it might."""
     return _short(_sums(selection), selection.policy.requested)
 
 
@@ -35,7 +35,7 @@ def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
 def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
-    """Return the same if there are no possible victims."""
+    """Return the shortfall if there are no possible victims."""
     return _short(_Sums(free), requested)
 
 
@@ -49,8 +49,9 @@ def _short(sums: "_Sums", requested: Requested) -> tuple[Reason, Numbers] | None
 
 
 def totals(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers where the sums suffice: of this resource if the policy reclaims it, else of its
-    first.
+    """Return the numbers where the sums suffice.
+
+    The numbers are for this resource if the policy reclaims it, else for the policy's first resource.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
@@ -58,7 +59,7 @@ def totals(selection: VictimSelection, resource: object) -> Numbers:
 
 
 def biggest(selection: VictimSelection, kind: int) -> int:
-    """Return an upper bound of what evicting one gang could free of a resource."""
+    """Return an upper bound on the amount of a resource that evicting one gang could free."""
     return max((result.biggest[kind] for result in _sides(selection).values()), default=0)
 
 
@@ -107,7 +108,10 @@ def _sides(selection: VictimSelection) -> dict[QueueAccount, _Sum]:
 
 
 def _of_project(selection: VictimSelection, account: QueueAccount) -> _Sum:
-    """Return the sum of a project, cached: while no gang is added, all that is left stays reclaimable."""
+    """Return the sum of a project.
+
+    The sum is cached: while no gang is added, the remaining preemptible allocation stays reclaimable.
+    """
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.spares_fresh
     result = cache.get(kind)
@@ -165,7 +169,7 @@ def _add(result: _Sum, gang: Gang, selection: VictimSelection) -> None:
 
 
 def _most(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _Sum) -> int:
-    """Return how much may be reclaimed: the side must be above its threshold before the last victim."""
+    """Return the amount that may be reclaimed. The side must exceed its threshold before the last victim."""
     threshold = policy.threshold(side, kind)
     grain = result.grain[kind]
     if threshold is None or not grain:

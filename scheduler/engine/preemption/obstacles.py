@@ -1,4 +1,4 @@
-"""Obstacles to evicting for a preemptor, found before any eviction is tried."""
+"""Obstacles to evictions for a preemptor, found before any eviction is tried."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import delay_left, over_bounds, over_non_preemptible_quota, over_share
@@ -20,7 +20,7 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
 
 
 def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> Obstacle | None:
-    """Return why the policy cannot help the gang in any arrangement, or None if it might."""
+    """Return the reason that the policy can help the gang in no arrangement, or None if it might."""
     if gang.simple:
         requested = gang.requested
         beyond = _beyond_share(gang, requested)
@@ -42,7 +42,7 @@ def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> O
 
 
 def _beyond_share(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return why the request exceeds the share, cached until the project's allocation changes."""
+    """Return the reason if the request exceeds the share, cached until the project's allocation changes."""
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = over_share(gang, requested)

@@ -23,7 +23,7 @@ class Outcome:
     moved: list[Moved] = field(default_factory=list)
 
     def stops_running_pods(self, board: Board) -> bool:
-        """Whether a victim runs, so that the preemptor has to wait until it has stopped."""
+        """Return whether a victim is running, so that the preemptor has to wait until it stops."""
         return not all(board.is_fresh(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def moves(self, victim: Victim) -> list[Held]:
@@ -33,16 +33,16 @@ class Outcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> Outcome | None:
-    """Restore the victims that can stay or move; None if the result is not acceptable."""
+    """Restore the victims that can stay or move. Return None if the result is not acceptable."""
     board, policy = selection.board, selection.policy
     preemptor_moves = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
     restorer = Restorer(selection)
     stopped: set[Gang] = set()
-    # The costliest victims first: those that turn out to be unnecessary stay on their nodes.
+    # Costliest victims first, so that they stay on their nodes where their eviction is unnecessary.
     for gang, pods, victims in together(selection):
         mark = board.mark()
-        # Growth cannot stay without its gang: the core was selected last, so it has been handled before.
+        # Growth cannot stay without its gang. The core was selected last, so it has already been handled.
         moved = None if gang in stopped else restorer.restore(gang, pods)
         if (
             moved is None
@@ -70,7 +70,7 @@ def resolve_outcome(
 
 
 def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
-    """Evict a replica that would move instead of another replica of its role, which then stays."""
+    """Replace an evicted replica by a moved one of the same role: the former stays, the latter is evicted."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *tied) = victim.pods
@@ -91,7 +91,7 @@ def _spare_moves(selection: VictimSelection, outcome: Outcome) -> None:
 
 
 def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
-    """Place the preemptor where the evicted pods were, without moves; return whether that was possible."""
+    """Place the preemptor where the evicted pods were, without moves. Return whether that succeeded."""
     board, start = selection.board, selection.board.mark()
     _drop_lost(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):
@@ -102,7 +102,7 @@ def _needs_no_moves(selection: VictimSelection, outcome: Outcome, arrangement: A
 
 
 def _is_whole_with(victim: Victim) -> bool:
-    """Whether the gang is whole with this victim: growth cannot stay without the rest of its group."""
+    """Return whether the gang is whole with this victim. Growth cannot stay without its group."""
     part = victim.pods[0][0]
     return victim.whole or victim.is_group or part.count > part.role.min
 

@@ -1,6 +1,6 @@
-"""The preemption policies: which workloads may be evicted for which, and how far.
+"""Preemption policies: which workloads may be evicted for which others, and down to which bound.
 
-A policy object serves one preemptor. It reads the current board, from which selected victims are removed.
+A policy object serves one preemptor. The policy reads the current board, without the victims selected so far.
 """
 
 import math
@@ -35,21 +35,21 @@ def _projects(account: QueueAccount) -> Iterator[QueueAccount]:
 
 
 class Reclaim(PreemptionPolicy):
-    """Across queues: compared where their paths diverge, in the preemptor's resources only."""
+    """Reclaim across queues, compared where their paths diverge and in the requested resources only."""
 
     kind = Kind.RECLAIM
     relieves = frozenset({Reason.DEPARTMENT_LIMIT})
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not memory_of(board.pool.fair_share)  # with history, it may be due a turn
+        return not memory_of(board.pool.fair_share)  # with history, the gang may be due a turn
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
         self.deserved = over_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
         self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # valid while the side's version is the same
-        self._overdone = self._careful = False  # whether its department exceeded its due, and must not
+        self._overdone = self._careful = False  # whether the department exceeded its due, or must not
 
     def may_take_from_queue(self, account: QueueAccount) -> bool:
         sides = self.diverging_queues(account)
@@ -86,7 +86,7 @@ class Reclaim(PreemptionPolicy):
     def _is_its_turn(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, kind: int, why: str, victim: Victim
     ) -> bool:
-        """Whether past usage allows the eviction, where history counts. Quota needs no turn."""
+        """Return whether past usage allows the eviction, where history counts. Quota needs no turn."""
         amount = victim.amounts[self.turns.kind]
         if why == "above_share" and kind == self.turns.kind:
             return self.turns.may_give(own_queue, victim_queue, amount)
@@ -218,7 +218,7 @@ class Reclaim(PreemptionPolicy):
 
 
 class Preempt(PreemptionPolicy):
-    """Inside a project: evict strictly lower priorities."""
+    """Preempt strictly lower priorities inside a project."""
 
     kind = Kind.PREEMPT
     relieves = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
@@ -247,7 +247,7 @@ class Preempt(PreemptionPolicy):
 
 
 class Shrink(Reclaim):
-    """Growth only: across queues as in reclaim, inside the project from no higher priority."""
+    """Evict growth only: across queues as in reclaim, inside the project up to the same priority."""
 
     kind = Kind.SHRINK
     takes_gangs = False
@@ -256,7 +256,7 @@ class Shrink(Reclaim):
     @classmethod
     def needs_share(cls, board: Board) -> bool:
         del board
-        return False  # it may exchange its own growth
+        return False  # a project may exchange its own growth
 
     @classmethod
     def finds_nothing_beyond_share(cls, board: Board, gang: Gang) -> bool:
@@ -264,7 +264,7 @@ class Shrink(Reclaim):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # Beyond its share a project may exchange its own growth for the minimum, but must not hold more.
+        # A project beyond its share may exchange its own growth for a minimum, but must not hold more.
         project = gang.account
         held = [max(due, now) for due, now in zip(project.deserved, project.allocated, strict=True)]
         self.most = [min(limit, most) for limit, most in zip(project.limit, held, strict=True)]
@@ -296,7 +296,7 @@ class Shrink(Reclaim):
 
 
 class ShrinkForGrowth(Reclaim):
-    """Growth within a fair share evicts growth beyond another."""
+    """Evict growth beyond one fair share for growth within another."""
 
     kind = Kind.GROW
     takes_gangs = False
@@ -306,7 +306,7 @@ class ShrinkForGrowth(Reclaim):
 
 
 class Consolidate(PreemptionPolicy):
-    """Any preemptible pod may be moved, none may be evicted."""
+    """Move preemptible pods without evicting any."""
 
     kind = Kind.CONSOLIDATE
 
@@ -321,7 +321,7 @@ class Consolidate(PreemptionPolicy):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # At every level, so that no pod is moved for capacity that a sibling may reclaim at once.
+        # Checked at every level, so that no pod is moved for capacity that a sibling may reclaim at once.
         self.deserved = all(within(a.allocated, a.deserved, requested) for a in gang.account.path)
         settings = board.pool.consolidation
         self.most_moves = settings.max_moves
@@ -348,6 +348,6 @@ class Consolidate(PreemptionPolicy):
         return (victim.lost_gpu_seconds, victim.amounts[0], *super().inside_key(victim))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return lost GPU-seconds, then moves, then moved GPUs."""
+        """Return the cost of moves: lost GPU-seconds, then the number of moves, then moved GPUs."""
         freed = sum(victim.amounts[0] for victim in victims)
         return (sum(victim.lost_gpu_seconds for victim in victims), len(victims), freed)

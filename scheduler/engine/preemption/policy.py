@@ -1,4 +1,4 @@
-"""Base of the preemption policies: victims, their order and their bounds."""
+"""Base class of the preemption policies: victims, their order and their bounds."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ Key = tuple[float | int | str, ...]
 
 
 class PreemptionPolicy:
-    """Base of the policies: non-preemptible gangs and the preemptor itself are never victims."""
+    """Base class of the policies. Non-preemptible gangs and the preemptor itself are never victims."""
 
     kind: Kind
     takes_gangs = True
@@ -75,11 +75,10 @@ class PreemptionPolicy:
         return False
 
     def spares_more(self) -> bool:
-        """Return whether to propose again, sparing gangs that this cycle starts and that are protected in the
-        next.
+        """Return whether to propose again without gangs that start now and are protected in the next cycle.
 
-        Their start could still be withdrawn, but another selection may exist: from now on they are protected,
-        as in the next cycle.
+        The start of such a gang could still be withdrawn, but another selection may exist. From now on, such
+        gangs are protected as in the next cycle.
         """
         changed = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
         self.spares_fresh = self.spares_fresh or changed
@@ -88,15 +87,15 @@ class PreemptionPolicy:
     def queue_key(self, account: QueueAccount) -> Key:
         """Return the sort key of a victim queue, the smallest first.
 
-        It changes with every selected victim.
+        The key changes with every selected victim.
         """
         del account
         return ()
 
     def inside_key(self, victim: Victim) -> Key:
-        """Return the sort key inside a queue: growth, optional groups, gangs.
+        """Return the sort key of a victim inside its queue: growth, then optional groups, then gangs.
 
-        Then priority, lost work and age.
+        Equal victims are ordered by priority, lost work and age.
         """
         if victim.place is None:
             workload = victim.gang.workload
@@ -114,24 +113,25 @@ class PreemptionPolicy:
         return victim.place
 
     def standing(self, victims: Sequence[Victim]) -> Key:
-        """Return the standing of the victims' queues: the smallest comes first, however many it stops."""
+        """Return the standing of the victims' queues: the smallest wins, however many workloads stop."""
         del victims
         return ()
 
     def key(self, victim: Victim) -> Key | None:
-        """Return the sort key of a victim, the smallest first; None if it is not allowed now."""
+        """Return the sort key of a victim, the smallest first, or None if the victim is not allowed now."""
         ahead = self.ahead(victim)
         return None if ahead is None else ahead + self.inside_key(victim)
 
     def ahead(self, victim: Victim) -> Key | None:
-        """Return the part of the key that victims of one queue may share; None if it is not allowed now."""
+        """Return the part of the key that victims of one queue may share, or None if not allowed now."""
         if self.rule(victim) is None:
             return None
         return (*self.standing((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return the cost of victims, queues aside: stopped workloads, the worst victim, their number, freed
-        GPUs.
+        """Return the cost of victims, whatever their queues.
+
+        The cost comprises stopped workloads, the worst victim, the number of victims and the freed GPUs.
         """
         freed = sum([victim.amounts[0] for victim in victims])
         worst = max([self.inside_key(victim) for victim in victims])
@@ -142,11 +142,11 @@ class PreemptionPolicy:
         return True
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
-        """Return the most that a queue of the preemptor may hold in the end."""
+        """Return the maximum that a queue of the preemptor may have allocated in the end."""
         return account.limit
 
     def threshold(self, side: QueueAccount, kind: int) -> int | None:
-        """Return what the side must still exceed before its last victim; None if there is no bound."""
+        """Return the amount that the side must exceed before its last victim, or None for no bound."""
         del side, kind
         return None
 

@@ -35,8 +35,8 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
     """Try a policy for all pending gangs in queue order.
 
     The first gang of a pending group represents the group; once it is placed, the order is computed again and
-    the next gang follows. No gang is placed twice: one that loses its new place waits for the next cycle, so
-    that two gangs can never take a place from each other in turn.
+    the next gang follows. No gang is placed twice: a gang that loses its new place waits for the next cycle,
+    so that two gangs can never take a place from each other in turn.
     """
     done: set[str] = set()
     hopeful = {group for group in pending(board, choice) if not NEVER & group.reasons.keys()}
@@ -58,7 +58,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 
 
 def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]) -> bool:
-    """Return whether no group can be helped, without trials; all of them are refused then.
+    """Return whether the policy can help no group. If so, refuse all of them without trials.
 
     While no gang is placed, the board is the same for all groups and their order does not matter.
     """
@@ -74,7 +74,7 @@ def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: typ
 
 
 def _reported(refusal: Obstacle, policy_type: type[PreemptionPolicy]) -> tuple[Reason | None, Numbers]:
-    """Return what to record of a refusal: nothing where another policy has the better numbers."""
+    """Return the part of a refusal to record: nothing where another policy has better numbers."""
     reason, numbers = refusal
     if not numbers or (policy_type.silent and reason is Reason.NO_RECLAIMABLE_RESOURCES):
         return None, {}
@@ -82,7 +82,7 @@ def _reported(refusal: Obstacle, policy_type: type[PreemptionPolicy]) -> tuple[R
 
 
 def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Return whether the gang was placed, or fits without an eviction."""
+    """Try a policy for one gang. Return whether the gang was placed, or fits without an eviction."""
     with board.trial(gang, otherwise=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
@@ -94,7 +94,7 @@ def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> b
 def preempt_for_growth(
     board: Board, gang: Gang, arrangement: Arrangement, policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Try a policy for one growth step; return whether it was placed."""
+    """Try a policy for one growth step. Return whether the step was placed."""
     policy = policy_type(board, gang, amounts_of(arrangement))
     with board.trial(gang, otherwise=None) as trial:
         _try_arrangements(trial, policy, (arrangement,))
@@ -104,7 +104,10 @@ def preempt_for_growth(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed; return None then, or if it fits without evictions."""
+    """Accept the first arrangement that can be placed.
+
+    Return None if an arrangement was accepted or fits without evictions, else the first obstacle.
+    """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
     for arrangement in choices:
@@ -120,7 +123,7 @@ def _try_arrangements(
             outcome = resolve_outcome(selection, trial.start, arrangement, policy.most_moves)
             if outcome is not None and not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
-                return None  # it fits without evictions: left to `allocate`
+                return None  # the gang fits without evictions: left to `allocate`
             if outcome is not None:
                 trial.waits = over_bounds_before and outcome.stops_running_pods(board)
                 written = evictions(selection, outcome, before)
@@ -132,7 +135,7 @@ def _try_arrangements(
 
 
 def _no_arrangement(board: Board, policy: PreemptionPolicy, budget: "_Budget") -> tuple[Reason, Numbers]:
-    """Return the refusal where the sums suffice but no attempt succeeded."""
+    """Return the refusal for a gang whose sums suffice but for which no attempt succeeded."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = totals(VictimSelection(board, policy), short.get("resource"))

@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victim_costs import Costs, OfferCache, full_cos
 from scheduler.engine.preemption.victims import Victim
 
 MOST_DOMAINS = 8  # domains for which the cost of clearing is computed
-MOST_SINGLE_VICTIMS = 4  # tried instead of several victims
+MOST_SINGLE_VICTIMS = 4  # single victims tried instead of several
 
 
 def propose_by_node(
@@ -63,7 +63,7 @@ def propose_by_node(
 def propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return domains that could hold the whole arrangement, with the victims there, the cheapest first."""
+    """Return domains that could hold the whole arrangement, with the victims there, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _to_clear(board, policy, arrangement, domain)
@@ -116,8 +116,7 @@ def single_victim_may_suffice(
 def cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
-    """Return single gangs that cost less than the `stopped` victims and free enough in sum, the cheapest
-    first.
+    """Return single gangs that free enough and cost less than the `stopped` victims, cheapest first.
 
     Clearing nodes replica by replica cannot see that one larger gang makes room for several replicas.
     """
@@ -144,7 +143,7 @@ def _held(gang: Gang, kind: int) -> int:
 
 
 def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Evict below each limit that the preemptor would exceed; return whether that suffices."""
+    """Evict below each limit that the preemptor would exceed. Return whether that suffices."""
     requested = amounts_of(arrangement)
     for account in selection.policy.gang.account.path:
         while not _under(selection, account, requested):
@@ -164,7 +163,7 @@ def _below(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim
 
 
 def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
-    """Take 1, 2, 4, ... victims in order; yield whenever the preemptor fits."""
+    """Take 1, 2, 4, ... victims in order. Yield whenever the preemptor fits."""
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
         return
@@ -186,12 +185,12 @@ def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> I
             board.rewind(start)
         goal *= 2
     if selection.policy.moves_only and place_repacked(selection, arrangement):
-        selection.selected.sort(key=smallest_first)  # they are put back in reverse order
+        selection.selected.sort(key=smallest_first)  # victims are put back in reverse order
         yield
 
 
 def _take_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Select victims until there are `goal`; return False if there are not enough."""
+    """Select victims until `goal` of them are selected. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
         for victim in selection.ordered(selection.candidates()):
@@ -204,7 +203,7 @@ def _take_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _take_along(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Do the same where selected victims do not change the order of the others."""
+    """Like `_take_up_to`, where selected victims do not change the order of the others."""
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)
         if victim is None:

@@ -1,4 +1,4 @@
-"""Put removed pods back where they were, or elsewhere."""
+"""Put removed pods back on their old nodes or on others."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -20,12 +20,12 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board = selection.board
-        self._room: dict[Hashable, int] = {}  # it never increases: restored pods only take room
+        self._room: dict[Hashable, int] = {}  # never increases, because restored pods only take room
 
     def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-        """Return the pods that had to move.
+        """Put back these pods and return the pods that had to move.
 
-        None if not all can be placed, and the caller must rewind the board.
+        Return None if not all can be placed. The caller must then rewind the board.
         """
         start = self._board.mark()
         moved = self._one_by_one(gang, pods)
@@ -99,7 +99,7 @@ def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
 
 
 def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
-    """Place a gang without remaining pods together, possibly in another domain."""
+    """Place all pods of a gang together, possibly in another domain. None of its pods may remain."""
     if gang.standing:
         return None
     by_part: dict[BoardRole, list[Pod]] = {}
@@ -126,9 +126,9 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
 
 
 def together(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
-    """Return the selected victims, the costliest first.
+    """Return the selected victims, costliest first.
 
-    Those of a gang that must move together as one entry.
+    Victims of a gang that must move together form one entry.
     """
     result: list[tuple[Gang, tuple[Held, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}

@@ -10,12 +10,12 @@ from scheduler.engine.preemption.victims import Victim, growth, single, whole
 
 
 class VictimSelection:
-    """Selects victims under one policy and records those taken off the board."""
+    """Selects victims under one policy and records the victims taken off the board."""
 
     def __init__(self, board: Board, policy: PreemptionPolicy) -> None:
         self.board, self.policy = board, policy
         self.selected: list[Victim] = []
-        self.rules: dict[int, str] = {}  # by the victim's identity
+        self.rules: dict[int, str] = {}  # by the victim's `id`
         self._whole: dict[str, Victim] = {}
         self._looked: dict[str, bool] = {}
         self._safe: dict[str, bool] = {}
@@ -57,7 +57,7 @@ class VictimSelection:
         return result
 
     def candidates(self) -> Iterator[Victim]:
-        """Yield all victims that could be taken."""
+        """Yield all victims that could be selected."""
         for account, gangs in self.board.by_project.items():
             if self._may_look_at(account):
                 for gang in gangs.values():
@@ -103,7 +103,7 @@ class VictimSelection:
         return True
 
     def is_available(self, victim: Victim) -> bool:
-        """Return whether all its pods still run and growth can still be spared."""
+        """Return whether all pods of the victim still run and its gang can still spare growth."""
         if any(part.live.get(pod.index) is not pod for part, pod in victim.pods):
             return False
         if victim.whole or self.policy.moves_only:
@@ -128,7 +128,7 @@ class VictimSelection:
         return result
 
     def _at_hand(self, gang: Gang) -> bool:
-        """Return whether the gang may be a victim: preemptors and moved gangs of this cycle may not."""
+        """Return whether the gang may be a victim. Preemptors and moved gangs of this cycle may not."""
         return gang is not self.policy.gang and gang.name not in self.board.cycle.excluded
 
     def _may_look_at(self, account: QueueAccount) -> bool:

@@ -15,7 +15,7 @@ from scheduler.engine.preemption.policy import Key
 from scheduler.engine.preemption.selection import VictimSelection
 from scheduler.engine.preemption.victims import Victim
 
-# Standing of the victim queue; cost of clearing, queues aside; the node; its victims.
+# Standing of the victim queue, cost of clearing without regard to queues, node, and victims on the node.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the name of the victim queue
 
@@ -30,8 +30,8 @@ class OfferCache:
 class Costs:
     """Nodes by the cost of clearing them, in one heap per victim queue.
 
-    Selected victims change the order of queues, but not the order of nodes within one queue: so only the
-    queues are compared again, and a node is priced again when its victim queue has come down to its share.
+    Selected victims change the order of queues, but not the order of nodes within one queue. So only the
+    queues are compared again. A node is priced again when its victim queue is down to its share.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Costs:
                 continue
             now = self._cost(name)
             if now > cost:
-                self._listed[name] = now  # it costs more by now
+                self._listed[name] = now  # the queue costs more by now
                 heapreplace(self._queues, (now, name))
                 continue
             heappop(offers)
@@ -122,7 +122,7 @@ class Costs:
             self._list(name)
 
     def _list(self, name: str) -> None:
-        """Put a queue into the heap, unless it is there at the same or a lower cost."""
+        """Put a queue into the heap, unless the heap has the queue at the same or a lower cost."""
         if not self._offers[name][1]:
             self._listed.pop(name, None)
             return
@@ -190,7 +190,7 @@ def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Vic
 
 
 def _in_turn(selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
-    """Select victims one by one, so that a queue that is down to its share is followed by the next one."""
+    """Select victims one by one, so that the next queue follows once a queue is down to its share."""
     chosen: list[Victim] = []
     left = list(ordered)
     while left and not room.suffices(chosen):
@@ -210,7 +210,7 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _clash(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with those chosen, or takes more growth than the gang can spare."""
+    """Return whether the victim overlaps with chosen ones, or takes more growth than the gang can spare."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -219,7 +219,7 @@ def _clash(victim: Victim, chosen: Sequence[Victim]) -> bool:
         return True
     pods = {id(pod) for _, pod in victim.pods}
     if any(id(pod) in pods for other in same for _, pod in other.pods):
-        return True  # followers of several victims
+        return True  # a follower shared by several victims
     part = victim.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 
@@ -233,14 +233,14 @@ def _pruned(room: "_Room", chosen: list[Victim]) -> list[Victim]:
 
 
 class _Room:
-    """Free capacity of one node for one kind of replica if victims were evicted."""
+    """Capacity of one node for one kind of replica after victims are evicted."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
         self.node = board.nodes.nodes[i].name
         self.milli = board.nodes.milli_on(i, part.request)
         self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
-        self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]  # of its GPUs, at least
+        self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]  # milli-GPUs missing at least
 
     def gains(self, victim: Victim) -> bool:
         """Return whether the victim frees a resource here that a replica requests."""

@@ -24,11 +24,11 @@ class Victim:
 
     gang: Gang
     pods: tuple[Held, ...]
-    whole: bool  # the gang stops
-    growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could be evicted before its core
+    whole: bool  # True: the gang stops
+    growth: tuple[int, int, int] = (0, 0, 0)  # for a whole gang: growth that could be evicted before its core
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
-    at: int = 0  # when that was counted
+    at: int = 0  # time at which lost work was counted
     is_group: bool = False  # an optional child: its roles may go below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
