@@ -1,4 +1,4 @@
-"""Count the pending work that limits allow and that more nodes would serve, as input for an autoscaler."""
+"""Count the pending work within limits that more nodes would serve, as input for an autoscaler."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -22,12 +22,12 @@ from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[QueueAccount, list[int]]
-Full = set[tuple[Hashable, str]]  # requests and roles for which no node has room any more
+Full = set[tuple[Hashable, str]]  # requests and roles for which no node has room left
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` gangs of a group that wait for capacity, without those that are counted elsewhere."""
+    """The first `count` gangs of a group that wait for capacity, without the excluded gangs."""
 
     group: PendingGroup
     excluded: Collection[str]
@@ -94,7 +94,7 @@ def _standing(board: Board) -> Load:
 def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
     """Return the gangs that wait for capacity and that bounds allow together, by group and in queue order.
 
-    `passed_on` names workloads that are counted in a pool that they prefer.
+    `passed_on` names workloads that are counted in a preferred pool.
     """
     held: Sums = {}
     non_preemptible: Sums = {}
@@ -126,7 +126,7 @@ def _bounded(gang: Gang, held: Sums, non_preemptible: Sums) -> Iterator[tuple[li
 
 
 def _fewer(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many gangs of each group, from its first pending one on, are excluded."""
+    """Return the number of excluded gangs in each group, from its first pending gang on."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -140,7 +140,7 @@ def _is_ahead(gang: Gang, group: PendingGroup) -> bool:
 
 
 def _times(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
-    """Return how many times the request fits under the bound."""
+    """Return the number of times that the request fits under the bound."""
     return max(
         0, min([(bound[k] - held[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )
@@ -149,7 +149,7 @@ def _times(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) 
 class _NewNodes:
     """Simulates new nodes: pending gangs first, then growth of running gangs.
 
-    Booting nodes are filled before new nodes; a gang that does not fit requests no node.
+    Booting nodes are filled before new nodes. A gang that does not fit requests no node.
     """
 
     def __init__(self, board: Board, waiting: Sequence[GroupDemand], replicas: int) -> None:
@@ -170,7 +170,7 @@ class _NewNodes:
         self.used = sum(fresh.nodes.pods[i] < node.max_pods for i, node in enumerate(fresh.nodes.nodes))
 
     def _serve(self, board: Board, fresh: Board, waiting: Sequence[GroupDemand]) -> list[Unplaced]:
-        """Return the replicas that were put on new nodes."""
+        """Place pending gangs and return their replicas on new nodes."""
         refused: set[Hashable] = set()
         full, on_fresh = Full(), list[Unplaced]()
         for same in waiting:
@@ -185,10 +185,10 @@ class _NewNodes:
 
 
 def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> list[Unplaced] | None:
-    """Place the whole gang and return its replicas on new nodes; None, with both boards unchanged, if it
-    fails.
+    """Place the whole gang and return its replicas on new nodes.
 
-    A gang without GPUs whose limits fit nowhere may start by its requests, so it may need nodes by them.
+    If that fails, return None and leave both boards unchanged. A gang without GPUs whose limits fit nowhere
+    may start by its requests, so the gang is then placed by its requests.
     """
     before, before_fresh = board.mark(), fresh.mark()
     twin = fresh.add(gang.workload, 0, ())
@@ -211,7 +211,7 @@ def _filled(board: Board, fresh: Board, gang: Gang, twin: Gang, full: Full) -> l
         name, left = need.part.role.name, need.count
         if (request_key, name) not in full:
             left -= place_most(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
-            if left and need.part.on is None:  # replicas that are spread leave room for those of other gangs
+            if left and need.part.on is None:  # spread replicas leave room for other gangs
                 full.add((request_key, name))
         if left:
             if not place(fresh, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):

@@ -1,4 +1,4 @@
-"""Check whether a pool could ever hold a gang, by shapes and sums at its maximum size.
+"""Check by node shapes and sums whether a pool could ever hold a gang at the pool's maximum size.
 
 Every check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
 change. A gang that passes all of them may still find no arrangement.
@@ -17,15 +17,15 @@ from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-Counted = tuple[tuple[Node, int], ...]  # nodes of one size by an example, and how many there are
+Counted = tuple[tuple[Node, int], ...]  # by size: an example node and the number of nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 
 
 def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Obstacle | None:
-    """Return why the pool can never hold the gang, or None if it might.
+    """Return the reason that the pool can never hold the gang, or None if it might.
 
-    `alike` is equal for gangs that request the same in the same words; their answer is computed once.
+    `alike` is equal for gangs with identical requests and role names. Their result is computed once.
     """
     if alike is None:
         return _no_way_fits(board, gang)
@@ -57,7 +57,7 @@ def _way_never_fits(board: Board, arrangement: Arrangement) -> Obstacle | None:
 
 
 def _shape_is_unknown(board: Board) -> bool:
-    """Whether the pool can add nodes of unknown size."""
+    """Return whether the pool can add nodes of unknown size."""
     return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _fresh(board))
 
 
@@ -84,7 +84,7 @@ def _exceeds_every_node(board: Board, role: Role) -> Obstacle | None:
         rooms.append(room)
     if not rooms:
         return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _fresh(board))
-    # Name the resource that no node has enough of; if there is none, the one that the largest node lacks.
+    # Report the resource that no node has enough of, or else the resource that the largest node lacks.
     for column in zip(*rooms, strict=True):
         most = max(has for _, _, has in column)
         if column[0][1] > most:
@@ -100,7 +100,7 @@ def _too_large(role: Role, resource: str, requested: int, most: int) -> Obstacle
 
 
 def _nodes_for(board: Board, role: Role) -> Counted:
-    """Return the nodes that match the role, whatever their size, counted by size, without draining nodes."""
+    """Return the nodes that match the role, counted by size, without draining nodes."""
     key = "nodes for", node_constraints(role)
     lasting = board.nodes.lasting
     if key not in lasting:
@@ -143,7 +143,7 @@ def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float
 
 
 def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
-    """Return the sums by limits, or by requests for work without GPUs, which may start by them.
+    """Return the sums of limits, or of requests for work without GPUs, which may start by its requests.
 
     A GPU memory request counts as no GPU, because its share of a device depends on the device.
     """
@@ -186,7 +186,7 @@ def _replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
 
 
 def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
-    """Return how many replicas of the role the node would hold when empty."""
+    """Return the number of replicas of the role that the node would hold when empty."""
     request, counts = role.request, [node.max_pods]
     by_limits = request.devices > 0
     cpu = request.limit_cpu if by_limits else request.cpu
@@ -248,7 +248,7 @@ def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaReque
 
 
 def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
-    """Yield the nodes of each domain, with the new nodes that their label puts there."""
+    """Yield the nodes of each domain, including the new nodes that belong to the domain by their label."""
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():
         staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]

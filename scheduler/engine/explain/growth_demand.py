@@ -12,7 +12,7 @@ from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place
 from scheduler.engine.placement.spots import Horizon
 
-MOST_REPLICAS = 256  # counted for one pool in one cycle; the rest follows once these run
+MOST_REPLICAS = 256  # counted per pool and cycle; the rest follows once these run
 
 
 class Unplaced(NamedTuple):
@@ -43,7 +43,7 @@ def could_grow(board: Board) -> list[Gang]:
 
 
 def most_growth(gangs: Sequence[Gang]) -> int:
-    """Return by how many replicas the gangs could grow, at most `MOST_REPLICAS`."""
+    """Return the number of replicas by which the gangs could grow, at most `MOST_REPLICAS`."""
     lacking = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
     return min(MOST_REPLICAS, max(0, lacking))
 
@@ -71,7 +71,7 @@ def grow_on_paper(
                     hopeless.add(kind)
                 continue
             for grown in placed.on_fresh:
-                grown.part.done += grown.replicas  # counts as running until all is undone
+                grown.part.done += grown.replicas  # counts as running until the growth is undone
                 count(grown)
             left -= sum(need.count for need in step.arrangement)
             result += [*placed.on_booting, *placed.on_fresh]
@@ -88,7 +88,7 @@ class _Placed(NamedTuple):
 
 
 def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
-    """Place one growth step; return None, with both boards unchanged, if a replica fits nowhere."""
+    """Place one growth step. If a replica fits nowhere, return None and leave both boards unchanged."""
     gang, placed = step.gang, _Placed([], [])
     before, before_fresh = board.mark(), fresh.mark()
     twin = fresh.gangs.get(gang.name) or fresh.add(gang.workload, 0, ())
@@ -110,7 +110,7 @@ def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
 
 @contextmanager
 def _counted() -> Iterator[Callable[[Unplaced], None]]:
-    """Charge replicas to their queues, and undo the charges at the end."""
+    """Charge replicas to their queues and undo the charges at the end."""
     charged: list[Unplaced] = []
 
     def charge(unplaced: Unplaced, sign: int) -> None:

@@ -15,7 +15,7 @@ Obstacle = tuple[str, str]  # kind and description
 
 
 def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
-    """Count each node once, under its first obstacle; `fresh` are nodes that the pool could still get."""
+    """Count each node once, under its first obstacle. `fresh` are nodes that the pool could still add."""
     obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
     new = Counter(result for node, _ in fresh if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
@@ -30,7 +30,7 @@ def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[No
 
 
 def _obstacle(role: Role, node: Node) -> Obstacle | None:
-    """Return the first reason why the node does not accept the role, the most permanent first."""
+    """Return the most permanent reason why the node does not accept the role."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

@@ -1,4 +1,4 @@
-"""The shape and number of nodes that a pool could still add."""
+"""Shape and number of the nodes that a pool could still add."""
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
@@ -6,14 +6,14 @@ from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 
 def could_add(board: Board) -> int:
-    """Return by how many nodes the pool may still grow."""
+    """Return the number of nodes that the pool may still add."""
     if board.pool.nodes_max is None or _shape(board) is None:
         return 0
     return max(0, board.pool.nodes_max - _staying(board))
 
 
 def could_ever_add(board: Board) -> int:
-    """Return by how many nodes the pool could grow if it were not paused, drained or failing."""
+    """Return the number of nodes that the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if ceiling is None or _shape(board) is None:
@@ -40,7 +40,7 @@ def _staying(board: Board) -> int:
 
 
 def _shape(board: Board) -> NodeShape | None:
-    """Return the pool's node shape, or that of its first node."""
+    """Return the pool's node shape, or the shape of its first node."""
     if board.pool.node_shape is not None or not board.nodes.nodes:
         return board.pool.node_shape
     node = board.nodes.nodes[0]
@@ -52,7 +52,7 @@ def _shape(board: Board) -> NodeShape | None:
 
 def room_for_one(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
     """Return the request of one replica and the capacity of the empty node, by resource."""
-    by_limits = request.devices > 0  # work without GPUs may start by what it requests
+    by_limits = request.devices > 0  # work without GPUs may start by its requests
     return [
         ("gpu", request.devices * MILLI if request.gpu in (0, MILLI) else request.amounts.gpu,
          node.gpus * (MILLI if request.gpu in (0, MILLI) else request.gpu)),

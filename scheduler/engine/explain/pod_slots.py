@@ -1,4 +1,4 @@
-"""Check whether a gang lacks only pod slots: the pod limit of nodes, or the spread limit of its role."""
+"""Check whether a gang lacks only pod slots: pod limits of nodes, or spread limits of its roles."""
 
 from collections import Counter
 
@@ -42,7 +42,7 @@ def _fits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
 
 
 def _seats(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
-    """Return how many of the replicas fit now."""
+    """Return the numbers of replicas that are requested and that fit now."""
     start, within = board.mark(), open_to(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=hardest_first):

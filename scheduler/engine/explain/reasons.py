@@ -59,12 +59,12 @@ SENTENCES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether waiting can help; the first blocker of an unschedulable workload says why not."""
+    """Return whether waiting can help. If not, the first blocker gives the reason."""
     return blockers[0].reason not in NEVER
 
 
 def nearest(numbers: Numbers) -> tuple[float, float]:
-    """Sort key for the refusals of several policies: the greatest misses the smallest part of its request."""
+    """Return the sort key of a policy's refusal. The greatest lacks the smallest part of the request."""
     keys = ("missing", "requested", "reclaimable")
     missing, requested, reclaimable = (float(numbers.get(key) or 0) for key in keys)
     return -missing / max(1, requested), reclaimable
@@ -76,7 +76,7 @@ class _Values(dict[str, object]):
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
-    """Return the blocker with its message; `numbers` are in engine units."""
+    """Return the blocker with its message. `numbers` are in engine units."""
     values = _Values({key: _in_units(key, value, numbers) for key, value in numbers.items()})
     for key in _COUNTED:
         if key in numbers:
@@ -85,14 +85,14 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     return Blocker(reason, SENTENCES[reason].format_map(values), dict(numbers))
 
 
-# Numbers that are amounts of the resource named beside them.
+# Numbers that are amounts of the resource under the key `resource`.
 _COUNTED = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
             "protected", "biggest_block")  # fmt: skip
 AMOUNTS = frozenset({*_COUNTED, "by_runtime", "non_preemptible"})
 
 
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
-    """Convert milli-GPUs to GPUs and milli-CPUs to CPUs; leave other values as they are."""
+    """Convert milli-GPUs to GPUs and milli-CPUs to CPUs. Other values stay as they are."""
     if value is None:
         return "unlimited" if key in ("bound", "quota") else "-"
     if key in _COUNTED and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
@@ -182,7 +182,7 @@ def _holders(numbers: Numbers) -> str:
 
 
 class BlockerFormatter:
-    """Formats blockers, once for all workloads that share the numbers of a reason."""
+    """Formats blockers, only once for workloads that share the numbers of a reason."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}

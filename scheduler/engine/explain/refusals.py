@@ -27,7 +27,7 @@ _ABOUT_EVICTIONS = (Reason.NO_RECLAIMABLE_RESOURCES, Reason.VICTIMS_PROTECTED)
 class ReportedGroup(PendingGroup):
     """A pending group with its reasons at the end of the cycle.
 
-    Later changes of the board do not affect it.
+    Later changes to the board do not affect the group.
     """
 
     __slots__ = ("turns",)
@@ -48,13 +48,13 @@ class PoolRefusals:
 
     pool: str
     groups: Sequence[ReportedGroup]
-    alone: Mapping[str, Reasons]  # reasons of single workloads, on top of their group's
-    apart: Sequence[Gang]  # gangs with reasons that are in no group
+    alone: Mapping[str, Reasons]  # reasons of single workloads, in addition to those of their group
+    apart: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
     hold: tuple[str, int] | None  # the workload that nodes are held for, and until when
 
     def written(self) -> Iterator[Refusal]:
-        """Yield refusals in queue order, then those of gangs that are not queued."""
+        """Yield refusals in queue order, then refusals of gangs that are not queued."""
         position, formatter = 0, BlockerFormatter()
         blockers = {group_: formatter.blockers(group_.reasons) for group_ in self.groups}
         keys = {group_: _key(group_) for group_ in self.groups}
@@ -80,7 +80,7 @@ class PoolRefusals:
 
 
 class _Roll(QueueOrder[ReportedGroup]):
-    """Queue order of a board that does not change any more."""
+    """Queue order of a board that no longer changes."""
 
     def __init__(self, groups: Sequence[ReportedGroup], served: AbstractSet[str]) -> None:
         self._served = served
@@ -96,7 +96,7 @@ class _Roll(QueueOrder[ReportedGroup]):
 
 
 def collect_refusals(board: Board) -> PoolRefusals:
-    """Return the refusals of a pool; every pending gang gets a reason."""
+    """Return the refusals of a pool. Every pending gang gets a reason."""
     for group in pending(board):
         if not group.reasons:
             gang = _head(board, group)
@@ -122,7 +122,7 @@ def _head(board: Board, group: PendingGroup) -> Gang:
 
 
 def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
-    """Return the group with its reasons; None if none of its gangs is pending."""
+    """Return the group with its reasons, or None if none of its gangs is pending."""
     gang = next((gang for gang in group.gangs if gang.name not in board.served), None)
     if gang is None:
         return None
@@ -138,7 +138,7 @@ def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
 
 
 def _name_what_binds(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
-    """Report the resource that no eviction could free, if several are short."""
+    """If several resources are short, report the resource that no eviction could free."""
     capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
     evictions = [reasons[reason] for reason in _ABOUT_EVICTIONS if reasons.get(reason)]
     if capacity is None or not evictions:
@@ -164,7 +164,7 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload; of several pools, the one with the least dominant reason."""
+    """One refusal per workload: among several pools, the refusal with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools

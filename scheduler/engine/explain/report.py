@@ -25,7 +25,7 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Return the demand of each pool; a workload pending in several is counted in the one it prefers."""
+    """Return the demand of each pool. A workload pending in several pools counts in its preferred pool."""
     homes = _homes(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     for board in boards:
@@ -38,7 +38,7 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _homes(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the pool in which each pending workload counts: its first that can grow, else its first."""
+    """Return the pool in which each pending workload counts: its first pool that can grow, or its first."""
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
         cannot_grow = could_add(board) == 0

@@ -1,4 +1,4 @@
-"""Explain why a gang finds no room: no node accepts it, capacity is short, or it is fragmented."""
+"""Explain why a gang finds no room: no node accepts it, or capacity is short or fragmented."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def why_no_room(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle on the present board; of several resources, the scarcest."""
+    """Return the first obstacle on the current board. Among several resources, report the scarcest."""
     never = never_fits(board, gang, _alike(gang))
     if never is not None:
         return never
@@ -48,7 +48,7 @@ def why_no_room(board: Board, gang: Gang) -> Obstacle:
 
 
 def capacity_short_of(board: Board, gang: Gang, resource: str) -> Numbers | None:
-    """Return the numbers of a shortage of this resource, or None where enough of it is free."""
+    """Return the numbers of a shortage of this resource, or None if enough is free."""
     arrangement, kind = next(arrangements(gang)), RESOURCES.index(resource)
     usable = _usable(board, arrangement)
     short = _short(_needed(arrangement), _free(board, usable))
@@ -58,7 +58,7 @@ def capacity_short_of(board: Board, gang: Gang, resource: str) -> Numbers | None
 
 
 def _alike(gang: Gang) -> Hashable:
-    """Return the cache key that the gang shares with its group; None for a gang with pods."""
+    """Return the cache key that the gang shares with its group, or None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
@@ -94,7 +94,7 @@ def _capacity(board: Board, usable: Sequence[int], arrangement: Arrangement, sho
 
 
 def _fragmented(board: Board, usable: Sequence[int], arrangement: Arrangement) -> Numbers:
-    """Return the numbers of the fragmented resource: alone, or on nodes with the other resources free."""
+    """Return the numbers of the fragmented resource, on all nodes or on nodes with other resources free."""
     for need in arrangement:
         alone = {kind: [_times(board, i, need.part, kind) for i in usable] for kind in KINDS
                  if _each(need.part)[kind]}  # fmt: skip
@@ -115,9 +115,9 @@ def _fragmented_beside(
     count: int,
     alone: Mapping[int, Sequence[int]],
 ) -> Numbers:
-    """Return the numbers where each resource alone would suffice.
+    """Return the numbers for replicas that would fit by each resource alone.
 
-    The resource is the one without which most replicas fit, GPUs last.
+    The reported resource is the one without which most replicas would fit, GPUs last.
     """
 
     def others(kind: int) -> list[int]:
@@ -147,7 +147,7 @@ def _numbers(
 
 
 def _in_one_domain(board: Board, usable: Sequence[int], arrangement: Arrangement) -> Numbers:
-    """Return the request, and the most that one domain of the outermost level has free."""
+    """Return the request and the largest amount that one domain of the outermost level has free."""
     levels = [scope.constraint.required for need in arrangement for scope in need.scopes]
     level = next((level for level in levels if level), None)
     kind = next((kind for kind in KINDS if _needed(arrangement)[kind]), GPU)
@@ -161,7 +161,7 @@ def _in_one_domain(board: Board, usable: Sequence[int], arrangement: Arrangement
 
 
 def _block(board: Board, i: int, arrangement: Arrangement, kind: int) -> int:
-    """Return the largest free block of a node: whole devices, or for fractions the freest device."""
+    """Return the largest free block of a node: whole devices or, for fractions, the emptiest device."""
     nodes = board.nodes
     if kind != GPU:
         return max(0, (nodes.cpu if kind == 1 else nodes.memory)[i])
@@ -171,7 +171,7 @@ def _block(board: Board, i: int, arrangement: Arrangement, kind: int) -> int:
 
 
 def _times(board: Board, i: int, part: BoardRole, kind: int) -> int:
-    """Return how many replicas of the role this resource of the node would allow."""
+    """Return the number of replicas of the role that this resource of the node would allow."""
     nodes, request = board.nodes, part.request
     if part.mask is not None and not part.mask[i]:
         return 0
