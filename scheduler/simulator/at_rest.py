@@ -1,7 +1,7 @@
 """Detect that no later cycle of a simulation can decide anything.
 
-Nothing happens by itself any more, no clock runs that a decision looks at, and what grows with time (what was
-used, what would be lost) has come to where it no longer matters. In doubt it is not at rest.
+A simulation is at rest when no event is pending, no decision depends on the clock, and amounts that grow with
+time (past usage, lost work) no longer change a decision. In doubt, a simulation is not at rest.
 """
 
 import math
@@ -13,7 +13,7 @@ from scheduler.engine.board.gang import roles_of
 from scheduler.engine.explain.reasons import NEVER
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
 from scheduler.engine.plan import Plan, Reason, Refusal
-from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished
+from scheduler.simulator.gangs import ALIVE, STANDING, has_pod_in, is_finished
 from scheduler.simulator.simulation import World
 
 HOPELESS = NEVER | {Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET}
@@ -27,13 +27,15 @@ def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
     if any(moment > now.now for moment in _moments(now)):
         return False
     refusals = {refusal.workload: refusal for refusal in plan.refusals}
-    asking = [workload for workload in now.workloads if _asks(workload, refusals.get(workload.name))]
-    return (not asking or now.now >= _weighed_alike_from(now)) and not any(
-        _history_counts(pool, asking, before, now) for pool in now.pools
+    with_demand = [
+        workload for workload in now.workloads if _has_demand(workload, refusals.get(workload.name))
+    ]
+    return (not with_demand or now.now >= _victim_order_settles_at(now)) and not any(
+        _history_counts(pool, with_demand, before, now) for pool in now.pools
     )
 
 
-def _asks(workload: Workload, refusal: Refusal | None) -> bool:
+def _has_demand(workload: Workload, refusal: Refusal | None) -> bool:
     """Return whether the workload could use resources that others free, or could grow."""
     if is_finished(workload):
         return False
@@ -43,14 +45,14 @@ def _asks(workload: Workload, refusal: Refusal | None) -> bool:
 
 
 def _is_hopeless(refusal: Refusal, workload: Workload) -> bool:
-    """Return the times for every pool of the workload."""
+    """Return whether the workload cannot start in any of its pools, whatever resources become free."""
     reasons = {blocker.reason for blocker in refusal.blockers}
     return reasons <= HOPELESS or (len(workload.pools) == 1 and not reasons.isdisjoint(HOPELESS))
 
 
 def _moments(snapshot: Snapshot) -> Iterator[int]:
     """Yield the times at which an input of a decision changes with the clock alone."""
-    guarded = max(chain(*(_guarantees(pool) for pool in snapshot.pools), _of_queues(snapshot)))
+    min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     reservation_delays = [
         pool.reservation_after for pool in snapshot.pools if pool.reservation_after is not None
@@ -59,9 +61,9 @@ def _moments(snapshot: Snapshot) -> Iterator[int]:
         if is_finished(workload):
             continue
         yield workload.backoff_until or 0
-        if has(workload, ALIVE):
+        if has_pod_in(workload, ALIVE):
             since = max([workload.started or 0, *(pod.started for pod in workload.pods)])
-            yield since + guarded
+            yield since + min_runtime
             yield since + (workload.max_runtime or 0 if reservation_delays else 0)
         waits = max([delay, workload.preemption_delay or 0, *reservation_delays])
         yield workload.submitted + waits if waits else 0
@@ -71,21 +73,21 @@ def _moments(snapshot: Snapshot) -> Iterator[int]:
             yield workload.stale_since + max(graces if own is None else [own])
 
 
-def _guarantees(pool: Pool) -> tuple[int, int]:
+def _min_runtimes(pool: Pool) -> tuple[int, int]:
     return pool.reclaim_min_runtime, pool.preempt_min_runtime
 
 
-def _of_queues(snapshot: Snapshot) -> Iterator[int]:
+def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
     for queue in snapshot.queues:
         yield queue.reclaim_min_runtime or 0
         yield queue.preempt_min_runtime or 0
 
 
-def _weighed_alike_from(snapshot: Snapshot) -> float:
+def _victim_order_settles_at(snapshot: Snapshot) -> float:
     """Return the time from which the order of victims by lost work no longer changes.
 
-    The work lost by stopping a pod grows with its GPUs. Pods with more lost work at first are overtaken at
-    the latest when the smallest difference in GPUs has made up for the whole lead.
+    The work lost by stopping a pod grows with the pod's GPUs. Pods with more lost work at first are overtaken
+    at the latest when the smallest difference in GPUs has made up for the whole lead.
     """
     runs = [(pod, _since(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in STANDING and pod.devices]  # fmt: skip
@@ -101,10 +103,10 @@ def _since(pod: Pod, workload: Workload) -> int:
     return max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
 
 
-def _history_counts(pool: Pool, asking: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pool has requests and its decayed usage still grows or fades."""
+def _history_counts(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
+    """Return whether the pool has requests and its decayed usage is still changing."""
     mode = pool.fair_share
-    if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in asking):
+    if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False
     return mode.tumbling or any(
         queue.entitlements.get(pool.name) != then.entitlements.get(pool.name)

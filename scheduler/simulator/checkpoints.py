@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from scheduler.engine.model import Workload
-from scheduler.simulator.gangs import STANDING, has
+from scheduler.simulator.gangs import STANDING, has_pod_in
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints of running workloads, `every` seconds apart; None: never."""
+    """Checkpoints of running workloads, `every` seconds apart. None disables checkpoints."""
 
     every: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start of the run by workload
@@ -20,16 +20,16 @@ class Checkpoints:
         started = workload.started
         if self.every is None or started is None or self._runs.get(workload.name) == started:
             return
-        if has(workload, STANDING):
+        if has_pod_in(workload, STANDING):
             self._runs[workload.name] = started
             heappush(self._next, (started + self.every, workload.name, started))
 
     def due(self, workloads: dict[str, Workload], now: int) -> None:
-        """Record the checkpoints up to now in place; they require no new decision."""
+        """Record the checkpoints up to now in place. Checkpoints require no new decision."""
         while self.every is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)
-            if workload is None or workload.started != started or not has(workload, STANDING):
+            if workload is None or workload.started != started or not has_pod_in(workload, STANDING):
                 if self._runs.get(name) == started:
                     del self._runs[name]
                 continue

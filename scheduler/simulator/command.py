@@ -20,7 +20,7 @@ def run(
     actions: Collection[str] | None = None,
     as_json: bool = False,
 ) -> tuple[int, str]:
-    """Return (0, the result), or (2, one line that names the invalid key)."""
+    """Return exit status 0 and the result, or 2 and one line that names the invalid key."""
     try:
         played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:
@@ -33,7 +33,7 @@ def as_text(answer: Mapping[str, Any], run: int, spared: int = 0) -> str:
     """Format decisions, workloads, queues and nodes as tables."""
     parts = [
         _decisions(answer["cycles"]),
-        _rest(run, spared),
+        _steady_state(run, spared),
         table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workloads(answer["workloads"])),
         table(("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queues(answer["queues"])),
         table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(answer["nodes"])),
@@ -66,7 +66,7 @@ def _decisions(cycles: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) if lines else "No decisions."
 
 
-def _rest(run: int, spared: int) -> str:
+def _steady_state(run: int, spared: int) -> str:
     if not spared:
         return ""
     return (
@@ -76,7 +76,7 @@ def _rest(run: int, spared: int) -> str:
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield moves, with identical ones counted."""
+    """Yield one line for identical moves, with their count."""
     ways: dict[tuple[str, str | None, str | None], int] = {}
     for pod in pods:
         way = (pod["role"], pod["from"], pod["to"])

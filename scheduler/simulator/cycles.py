@@ -17,7 +17,7 @@ from scheduler.simulator.scenario.load import Scenario, load
 from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import Meter
 
-MOST_CYCLES = 10_000  # maximum cycles of a run until stable, and of listed cycles that were not run
+MOST_CYCLES = 10_000  # maximum number of cycles in a run until stable, and of cycles listed in a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Played:
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
-    seconds: float  # decision time
-    spared: int = 0  # cycles before the last that were not run, because nothing could change
+    seconds: float  # total decision time
+    spared: int = 0  # cycles skipped before the last one, because nothing could change
 
 
 def simulate(
@@ -37,13 +37,13 @@ def simulate(
     actions: Collection[str] | None = None,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Return the result `berth.plan/1` for a Scenario, its data or its file."""
+    """Simulate a `Scenario`, its data or its file, and return the result in format `berth.plan/1`."""
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     return answer_of(play(loaded, cycles, until_stable, actions, stopwatch))
 
 
 def answer_of(played: Played) -> dict[str, Any]:
-    """Return the result `berth.plan/1`. Cycles at rest are listed like others, unless there are too many."""
+    """Return the result in format `berth.plan/1`, with skipped cycles unless there are too many."""
     decisions = [decisions_of(snapshot, plan) for snapshot, plan in played.cycles]
     if len(decisions) + played.spared <= MOST_CYCLES:
         decisions[-1:-1] = [[] for _ in range(played.spared)]
@@ -67,7 +67,7 @@ def play(
     spent, spared, left = 0.0, 0, max(cycles, MOST_CYCLES) if until_stable else cycles
     while left:
         if played:
-            _pass(world, meter, played[-1][1], scenario.cycle_seconds)
+            _advance(world, meter, played[-1][1], scenario.cycle_seconds)
         snapshot = replace(world.snapshot(), queues=meter.written(scenario.snapshot.queues))
         begin = stopwatch()
         plan = decide(snapshot, names)
@@ -80,10 +80,10 @@ def play(
             break
         if rests:  # decide the last cycle again, so that its times are current
             spared, left = left - 1, 1
-            _pass(world, meter, plan, scenario.cycle_seconds * spared)
+            _advance(world, meter, plan, scenario.cycle_seconds * spared)
     return Played(tuple(played), world.snapshot(), spent, spared)
 
 
-def _pass(world: World, meter: Meter, plan: Plan, seconds: int) -> None:
+def _advance(world: World, meter: Meter, plan: Plan, seconds: int) -> None:
     meter.passes(world.snapshot(), plan, world.now + seconds)
     world.passes(seconds)

@@ -14,20 +14,20 @@ CHARGED = (*ALIVE, PodState.STUCK)
 
 
 def is_whole(workload: Workload, states: Iterable[PodState] = ALIVE) -> bool:
-    """Return whether pods in these states, with completed ones, make a complete gang."""
+    """Return whether pods in these states and completed pods form a complete gang."""
     counted = {*states, PodState.COMPLETED}
     return _stands(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 
 
-def limps(workload: Workload) -> bool:
+def is_degraded(workload: Workload) -> bool:
     """Return whether the gang or one of its groups has pods, but fewer than its minimum."""
     counted = {*ALIVE, PodState.COMPLETED}
     counts = Counter(pod.role for pod in workload.pods if pod.state in counted)
     standing = {pod.role for pod in workload.pods if pod.state in STANDING}
-    return _limps(workload.tree, counts, standing)
+    return _is_degraded(workload.tree, counts, standing)
 
 
-def has(workload: Workload, states: Collection[PodState]) -> bool:
+def has_pod_in(workload: Workload, states: Collection[PodState]) -> bool:
     return any(pod.state in states for pod in workload.pods)
 
 
@@ -55,10 +55,10 @@ def _stands(node: Group | Role, counts: Mapping[str, int]) -> bool:
     return sum(_stands(child, counts) for child in node.children) >= node.need
 
 
-def _limps(node: Group | Role, counts: Mapping[str, int], standing: Collection[str]) -> bool:
+def _is_degraded(node: Group | Role, counts: Mapping[str, int], standing: Collection[str]) -> bool:
     roles = (node,) if isinstance(node, Role) else roles_of(node)
     if not any(role.name in standing for role in roles):
         return False
     if not _stands(node, counts):
         return True
-    return isinstance(node, Group) and any(_limps(child, counts, standing) for child in node.children)
+    return isinstance(node, Group) and any(_is_degraded(child, counts, standing) for child in node.children)

@@ -1,4 +1,4 @@
-"""Check whether reserved places could start now."""
+"""Check whether reserved pods could start now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, 
 
 
 def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) -> bool:
-    """Allocate all places or none; return whether they fit."""
+    """Allocate resources for all pods or none. Return whether the pods fit."""
     amounts = _amounts(workload)
     allocated: list[Pod] = []
     for pod in pods:

@@ -1,4 +1,4 @@
-"""The result of a simulation as data: `berth.plan/1`."""
+"""Result of a simulation as data in format `berth.plan/1`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import roles_of
 from scheduler.engine.explain.reasons import AMOUNTS
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
-from scheduler.simulator.gangs import HOLDING, STANDING, has, is_finished
+from scheduler.simulator.gangs import HOLDING, STANDING, has_pod_in, is_finished
 
 FORMAT = "berth.plan/1"
 SHOWN = {
@@ -36,8 +36,8 @@ def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seco
 
 
 def decisions_of(before: Snapshot, plan: Plan) -> list[Answer]:
-    """Return the decisions, bundle by bundle: evictions first, then the workload that they serve."""
-    standing = {workload.name for workload in before.workloads if has(workload, STANDING)}
+    """Return the decisions bundle by bundle: first the evictions, then the workload they make room for."""
+    standing = {workload.name for workload in before.workloads if has_pod_in(workload, STANDING)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
 
 
@@ -48,11 +48,13 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
     for name in sorted(names, key=lambda name: (name == bundle.workload, list(names).index(name))):
         of_workload = [step for step in bundle.steps if step.workload == name]
         shrinks = (name, Kind.SHRINK) in rules and kinds[name] is not Kind.SHRINK
-        for kind, steps in _lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]:
+        for kind, steps in (
+            _split_lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]
+        ):
             if name == bundle.workload and kind is None:
                 decision_kind = _own_kind(bundle, steps, name in standing)
             else:
-                decision_kind = _giving_way(bundle, kind or bundle.kind, steps)
+                decision_kind = _eviction_kind(bundle, kind or bundle.kind, steps)
             yield {
                 "kind": decision_kind,
                 "workload": name,
@@ -63,15 +65,15 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
             }
 
 
-def _lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
-    """Split the pods of a workload that is scaled down and moved at once."""
+def _split_lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
+    """Split the steps of a workload that is both scaled down and moved."""
     again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
     yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in again]
     yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in again]
 
 
 def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> str:
-    """Return the decision about the workload that a bundle serves."""
+    """Return the kind of decision for the workload that a bundle serves."""
     places = [step for step in steps if isinstance(step, Place)]
     if not places:
         return bundle.kind.value
@@ -80,8 +82,8 @@ def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> st
     return Kind.GROW.value if stood or bundle.kind is Kind.GROW else Kind.START.value
 
 
-def _giving_way(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Yield evictions; a pod that is placed again in the same bundle is moved."""
+def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
+    """Return the kind of an eviction. A pod that is placed again in the same bundle is moved."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
@@ -137,7 +139,7 @@ def _phase(workload: Workload) -> str:
         ("reserved", (PodState.RESERVED,)),
         ("stopping", (PodState.STOPPING, PodState.STUCK)),
     ):
-        if has(workload, states):
+        if has_pod_in(workload, states):
             return phase
     return "pending"
 
@@ -157,7 +159,7 @@ def _standing(workload: Workload) -> list[Answer]:
 
 
 def _missing(workload: Workload, phase: str) -> Iterable[Answer]:
-    """Return the replicas that the gang lacks."""
+    """Yield the missing replicas of the gang's minimum."""
     if phase == "completed":
         return
     for role in roles_of(workload.tree):

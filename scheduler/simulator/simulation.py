@@ -1,4 +1,4 @@
-"""Apply plans to the simulated cluster and let time pass."""
+"""Apply plans to the simulated cluster and advance its clock."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from scheduler.engine.backoff import backoff_seconds
 from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
 from scheduler.simulator.checkpoints import Checkpoints
-from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished, is_whole, limps
+from scheduler.simulator.gangs import ALIVE, STANDING, has_pod_in, is_degraded, is_finished, is_whole
 from scheduler.simulator.node_room import all_fit, rooms_of
 
 COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # evictions that count as preemptions and cause a backoff
@@ -19,16 +19,16 @@ class World:
     """The simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """`checkpoint`: seconds between two checkpoints of a run; None: never."""
+        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds; None: never."""
         self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.workloads: dict[str, Workload] = {}
-        self.touched: set[str] = set()  # changes since the caller last cleared it
-        self._unchecked: set[str] = set()  # changed since the last check of stale gangs
-        self._passing: dict[str, int] = {}  # times until which pods stop or start
+        self.touched: set[str] = set()  # workloads changed since the caller last cleared the set
+        self._unchecked: set[str] = set()  # workloads changed since the last check for stale gangs
+        self._passing: dict[str, int] = {}  # times at which pods have stopped or started
         self._reserved: set[str] = set()
-        self._ends: list[tuple[int, str]] = []  # times at which runs end, if they still run then
+        self._ends: list[tuple[int, str]] = []  # end times of runs, unless stopped before
         self._booting = sorted(
             (node.ready_at, node.name)
             for node in snapshot.nodes
@@ -74,7 +74,7 @@ class World:
                     self._stop(step)
                 else:
                     self._place(step)
-            self._send_back(bundle, placed_again)
+            self._requeue(bundle, placed_again)
         self._mark_stale()
 
     def passes(self, seconds: int) -> None:
@@ -82,17 +82,17 @@ class World:
         self.now += seconds
         self._boot()
         for name in [name for name, until in self._passing.items() if until <= self.now]:
-            self._write(_settled(self.workloads[name]))
+            self._write(_finish_transitions(self.workloads[name]))
         while self._ends and self._ends[0][0] <= self.now:
             _, name = heappop(self._ends)
             if name in self.workloads:
-                self._write(self._ended(self.workloads[name]))
-        self._start_promised()
+                self._write(self._complete_if_due(self.workloads[name]))
+        self._start_reserved()
         self._checkpoints.due(self.workloads, self.now)
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the next time of a change; may be too early if a workload was stopped since."""
+        """Return the time of the next change. It is too early if a workload has been stopped since."""
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._passing.values()]
         if self._ends:
@@ -101,16 +101,16 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no pod stops or starts and no later event is known."""
+        """Return whether no pod is stopping or starting and no later event is known."""
         return not any(
-            has(workload, (*PASSING, PodState.RESERVED))
-            or (workload.runtime_seconds is not None and has(workload, STANDING))
+            has_pod_in(workload, (*PASSING, PodState.RESERVED))
+            or (workload.runtime_seconds is not None and has_pod_in(workload, STANDING))
             or (workload.backoff_until is not None and workload.backoff_until > self.now)
             for workload in self.workloads.values()
         )
 
     def _write(self, workload: Workload) -> None:
-        """Replace a workload. All changes go through here, to record what to check later."""
+        """Replace a workload. All changes go through here, so that later checks know about them."""
         name = workload.name
         self.workloads[name] = workload
         self._has_changed = True
@@ -146,7 +146,7 @@ class World:
     # -- applying decisions
 
     def _stop(self, step: Evict) -> None:
-        """Cancel the reservation of a reserved pod; stop a running one."""
+        """Cancel the reservation of a reserved pod, or stop a running pod."""
         workload = self.workloads[step.workload]
         pods = []
         for pod in workload.pods:
@@ -156,13 +156,13 @@ class World:
             else:
                 pods.append(pod)
         left = replace(workload, pods=tuple(pods))
-        stopped = has(workload, STANDING) and not has(left, STANDING)
+        stopped = has_pod_in(workload, STANDING) and not has_pod_in(left, STANDING)
         self._write(self._checkpoints.resumed(left) if stopped else left)
 
     def _place(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING
         workload = self.workloads[step.workload]
-        if not step.reserved and not has(workload, STANDING):
+        if not step.reserved and not has_pod_in(workload, STANDING):
             self.workloads[step.workload] = replace(workload, started=self.now, backoff_until=None)
         self._put(
             step.workload, Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.now)
@@ -177,7 +177,7 @@ class World:
         )
         self._write(replace(workload, pods=(*others, pod)))
 
-    def _send_back(self, bundle: Bundle, placed_again: set[str]) -> None:
+    def _requeue(self, bundle: Bundle, placed_again: set[str]) -> None:
         for eviction in bundle.evictions:
             workload = self.workloads[eviction.workload]
             if not eviction.whole or workload.name in placed_again:
@@ -191,9 +191,9 @@ class World:
 
     # -- time
 
-    def _ended(self, workload: Workload) -> Workload:
+    def _complete_if_due(self, workload: Workload) -> Workload:
         runtime = _runtime(workload)
-        if runtime is None or workload.started is None or not has(workload, STANDING):
+        if runtime is None or workload.started is None or not has_pod_in(workload, STANDING):
             return workload
         if self.now - workload.started < runtime:
             return workload
@@ -209,18 +209,18 @@ class World:
             self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
             self._has_changed = True
 
-    def _start_promised(self) -> None:
+    def _start_reserved(self) -> None:
         if not self._reserved or not self._has_changed:
             return
         self._has_changed = False
         waiting = [self.workloads[name] for name in self._reserved]
         rooms = rooms_of(self.nodes.values(), self.workloads.values())
         for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
-            promised = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
+            reserved = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
             if is_whole(workload, STANDING):
-                started = [pod for pod in promised if all_fit(workload, [pod], rooms)]
-            else:  # a gang starts whole
-                started = promised if all_fit(workload, promised, rooms) else []
+                started = [pod for pod in reserved if all_fit(workload, [pod], rooms)]
+            else:  # a gang starts as a whole
+                started = reserved if all_fit(workload, reserved, rooms) else []
             if started:
                 self._start(workload, started)
 
@@ -230,11 +230,11 @@ class World:
             replace(pod, state=PodState.RUNNING, started=self.now) if pod in starting else pod
             for pod in workload.pods
         )
-        since = workload.started if has(workload, STANDING) else self.now
+        since = workload.started if has_pod_in(workload, STANDING) else self.now
         self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period of gangs that are, or have a group, below the minimum."""
+        """Start the grace period of gangs that are below their minimum, or have a group that is."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)
@@ -245,21 +245,21 @@ class World:
         self._unchecked.clear()
 
     def _is_broken(self, workload: Workload) -> bool:
-        """Return whether a gang is broken. Places of stopping pods count, those on booting nodes do not."""
+        """Return whether a gang is broken. Reservations count, except on booting nodes."""
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
-        return limps(replace(workload, pods=tuple(pods)))
+        return is_degraded(replace(workload, pods=tuple(pods)))
 
 
 def _runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, capped by max_runtime."""
+    """Return the actual runtime, limited by max_runtime."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)
 
 
-def _settled(workload: Workload) -> Workload:
-    if not has(workload, (PodState.STOPPING, PodState.STARTING)):
+def _finish_transitions(workload: Workload) -> Workload:
+    if not has_pod_in(workload, (PodState.STOPPING, PodState.STARTING)):
         return workload
     pods = tuple(
         replace(pod, state=PodState.RUNNING) if pod.state is PodState.STARTING else pod

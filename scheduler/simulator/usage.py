@@ -1,4 +1,4 @@
-"""Charge queues for their usage in a simulation."""
+"""Charge usage to queues in a simulation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ COUNTED = (NodeState.READY, NodeState.BOOTING)
 
 
 def allocated(snapshot: Snapshot) -> Mapping[tuple[str, str], Amounts]:
-    """Return allocations by (pool, queue); those of projects count for their department as well."""
+    """Return allocations by (pool, queue). A project's allocations count for its department as well."""
     pools = {node.name: node.pool for node in snapshot.nodes}
     above = {queue.name: queue.parent for queue in snapshot.queues}
     held: dict[tuple[str, str], Amounts] = {}
@@ -41,7 +41,7 @@ class Meter:
         }
 
     def passes(self, before: Snapshot, plan: Plan, until: int) -> None:
-        """Charge the allocations after a plan until the next cycle."""
+        """Charge the allocations after a plan for the time until the next cycle."""
         if not self.histories:
             return
         held = allocated(before)
@@ -55,7 +55,7 @@ class Meter:
                 if queue.parent is not None:
                     whole = shares.get((pool.name, queue.parent), NOTHING)
                 own = held.get((pool.name, queue.name), NOTHING)
-                history.passes(before.now, until, Rates(_charged(pool, queue, own), _three(whole)))
+                history.passes(before.now, until, Rates(_charged(pool, queue, own), _as_floats(whole)))
 
     def written(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues with their current usage."""
@@ -91,7 +91,7 @@ def _capacity(snapshot: Snapshot, pool: Pool) -> Amounts:
 
 def _charged(pool: Pool, queue: Queue, held: Amounts) -> tuple[float, float, float]:
     if pool.fair_share.count_all:
-        return _three(held)
+        return _as_floats(held)
     quota: Bounds = queue.entitlements[pool.name].quota
     beyond = (
         0.0 if bound is None else float(max(0, amount - bound))
@@ -101,5 +101,5 @@ def _charged(pool: Pool, queue: Queue, held: Amounts) -> tuple[float, float, flo
     return gpu, cpu, memory
 
 
-def _three(amounts: Amounts) -> tuple[float, float, float]:
+def _as_floats(amounts: Amounts) -> tuple[float, float, float]:
     return float(amounts.gpu), float(amounts.cpu), float(amounts.memory_mib)

@@ -35,7 +35,7 @@ class History:
 
     @classmethod
     def of(cls, mode: FairShareMode, usage: Usage, now: int) -> "History":
-        """Spread an initial usage evenly over the window."""
+        """Return a history with the initial usage spread evenly over the window."""
         history = cls(mode, usage)
         if mode.window is not None and not mode.tumbling and usage != Usage():
             whole = _weight(mode, now, now - mode.window, now)
@@ -47,7 +47,7 @@ class History:
         """Advance the clock at these rates."""
         mode = self.mode
         if mode.window is None or mode.tumbling:
-            self.usage = self._faded(since, until, rates)
+            self.usage = self._decayed_usage(since, until, rates)
             return
         last = self.stretches[-1] if self.stretches else None
         if last is not None and last.until == since and last.rates == rates:
@@ -55,9 +55,9 @@ class History:
         else:
             self.stretches.append(Stretch(since, until, rates))
         self.stretches = [stretch for stretch in self.stretches if stretch.until > until - mode.window]
-        self.usage = self._remembered(until, mode.window)
+        self.usage = self._window_usage(until, mode.window)
 
-    def _faded(self, since: int, until: int, rates: Rates) -> Usage:
+    def _decayed_usage(self, since: int, until: int, rates: Rates) -> Usage:
         mode, usage, begin = self.mode, self.usage, since
         if mode.window is not None and until // mode.window > since // mode.window:
             begin = until - until % mode.window  # a new calendar window starts at zero
@@ -69,7 +69,7 @@ class History:
             _plus(_times(usage.parent, retained), _times(rates.parent, weight)),
         )
 
-    def _remembered(self, now: int, window: int) -> Usage:
+    def _window_usage(self, now: int, window: int) -> Usage:
         used: Three = (0.0, 0.0, 0.0)
         parent: Three = (0.0, 0.0, 0.0)
         for stretch in self.stretches:
@@ -80,7 +80,7 @@ class History:
 
 
 def _weight(mode: FairShareMode, now: float, since: float, until: float) -> float:
-    """Return the present weight of one unit that was used during the whole period."""
+    """Return the current weight of one unit that was used during the whole period."""
     half_life = mode.half_life
     if half_life is None:
         return until - since

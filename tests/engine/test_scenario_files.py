@@ -108,13 +108,13 @@ def test_error_names_the_offending_key(data: object, path: str) -> None:
 
 def test_circular_dependencies_are_refused() -> None:
     line = refusal(with_work({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]}))
-    assert "circle" in line
+    assert "is part of a dependency cycle" in line
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: &x [1, *x]\n", "a[1]: stands inside itself"),
+        ("a: &x [1, *x]\n", "a[1]: contains itself"),
         (BOMB, "repeats too much by aliases"),
         ("a: 1\na: 2\n", "twice"),
         ('{"a": 1, "a": 2}', "twice"),

@@ -1,4 +1,4 @@
-"""First-in-first-out policies to compare a trace replay with."""
+"""First-in-first-out policies as baselines for trace replays."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
@@ -46,7 +46,7 @@ class Machine:
 
 
 class InOrder:
-    """Starts jobs in the order of arrival; `skip` lets jobs pass one that does not fit."""
+    """Starts jobs in order of arrival. With `skip`, later jobs may pass a job that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip
@@ -99,7 +99,7 @@ class InOrder:
         self.queue = left
 
     def _seats(self, workload: Workload) -> list[Seat] | None:
-        """Place the whole gang, each replica on the fullest node that fits it; None if it does not fit."""
+        """Place each replica on the fullest node that fits it. Return None if the gang does not fit whole."""
         seats: list[Seat] = []
         for role in roles_of(workload.tree):
             for _ in range(role.min):

@@ -10,11 +10,15 @@ HOUR = 3600
 
 
 def figures(records: Records, until: int) -> dict[str, Any]:
-    """`queueing` is the total pending time, also after evictions; use counts until the last arrival."""
+    """Return the summary figures.
+
+    `queueing` is the total pending time, including after evictions. Utilization is measured until the last
+    arrival.
+    """
     records.settle(until)
     trace, jobs = records.trace, list(records.jobs.values())
     first, last = trace.begins, max((w.submitted for w in trace.arrivals), default=trace.begins)
-    last = until if last == first else last  # all at once: to the end
+    last = until if last == first else last  # if all jobs arrive at once, measure to the end
     span = max(1, last - first)
     held = {name: area(account.allocated, first, last) for name, account in records.accounts.items()}
     started = [job.first_start - job.submitted for job in jobs if job.first_start is not None]
@@ -38,7 +42,7 @@ def figures(records: Records, until: int) -> dict[str, Any]:
 
 
 def spread(waits: Sequence[float]) -> dict[str, float]:
-    """Average, median, 99th percentile and maximum, in seconds."""
+    """Return the average, median, 99th percentile and maximum in seconds."""
     if not waits:
         return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
     ordered = sorted(waits)

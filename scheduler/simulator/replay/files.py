@@ -27,7 +27,9 @@ class NoSuchTrace(ScenarioError):
     """The trace's files are missing."""
 
     def __init__(self, name: str, missing: Path) -> None:
-        super().__init__([Problem("", f"{name} is not here", shown(str(missing)), f"from {PUBLIC[name]}")])
+        super().__init__(
+            [Problem("", f"the trace {name} is missing", shown(str(missing)), f"from {PUBLIC[name]}")]
+        )
 
 
 def find(which: str, data: Path) -> Trace:
@@ -50,12 +52,12 @@ def find(which: str, data: Path) -> Trace:
         return replace(openb.openb(rows, _beside(path, "openb")), name=path.stem)
     headers = " or ".join(",".join(sorted(header)) for header in (philly.HEADER, openb.HEADER))
     raise ScenarioError(
-        [Problem("line 1", "is the head of no known trace", shown(",".join(sorted(head))), headers)]
+        [Problem("line 1", "is not the header of a supported trace", shown(",".join(sorted(head))), headers)]
     )
 
 
 def smaller(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Trace:
-    """Return the trace with `nodes` nodes sampled by the seed, and its first `jobs` jobs."""
+    """Return the trace with `nodes` nodes, sampled by the seed, and its first `jobs` jobs."""
     cluster = trace.cluster
     if nodes is not None and nodes < len(cluster.nodes):
         drawn = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())
@@ -76,7 +78,7 @@ def _beside(path: Path, kind: str) -> list[Row]:
     matches = sorted(path.parent.glob(NODES_BESIDE[kind]))
     if not matches:
         pattern = str(path.parent / NODES_BESIDE[kind])
-        raise ScenarioError([Problem("", "the nodes are not beside the trace", shown(pattern))])
+        raise ScenarioError([Problem("", "node file is missing next to the trace", shown(pattern))])
     return _rows(matches[0])[1]
 
 

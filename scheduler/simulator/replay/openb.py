@@ -1,7 +1,8 @@
 """Read the Alibaba GPU trace of 2023 (openb).
 
-`name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,deletion_time,scheduled_time`
-(seconds), and the nodes `sn,cpu_milli,memory_mib,gpu,model`. It tells of no tenants: one project, no quota.
+Columns of jobs: `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,deletion_time,
+scheduled_time` (times in seconds). Columns of nodes: `sn,cpu_milli,memory_mib,gpu,model`. The trace has no
+tenants, so all jobs belong to one project without a quota.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,8 @@
 """Read the Philly trace.
 
-`timestamp,duration,num_gpus,gpu_time,cluster`, and beside it `vc,node_num`: the nodes of each virtual
-cluster, which are its quota. A quarter of them, so that six weeks of jobs fill what there is.
+Columns of jobs: `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`) gives the nodes
+of each virtual cluster, which become its quota. Only a quarter of these nodes is used, so that six weeks of
+jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -81,7 +82,7 @@ def _workload(line: int, row: Row, at: int) -> Workload:
 
 @cache
 def _gang(gpus: int) -> Group:
-    """Return one node if the job fits on it, otherwise whole nodes and one for the rest."""
+    """Return a gang of whole nodes, plus one node for the rest of the job's GPUs."""
     nodes, rest = divmod(gpus, PER_NODE)
     roles = [_role("node", nodes, PER_NODE)] if nodes else []
     roles += [_role("rest", 1, rest)] if rest else []

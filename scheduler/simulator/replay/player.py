@@ -8,14 +8,14 @@ from scheduler.engine.decide import decide_again
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool
 from scheduler.engine.plan import Plan
-from scheduler.simulator.gangs import STANDING, has, is_finished
+from scheduler.simulator.gangs import STANDING, has_pod_in, is_finished
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import Meter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
-HEARTBEAT = 60  # seconds between cycles while a workload waits for a delay
+HEARTBEAT = 60  # seconds between cycles while a workload is waiting for a delay to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Player:
     def play(self) -> Iterator[Progress]:
         """Run until all workloads have ended or nothing more can happen."""
         while (at := self._next_event()) is not None:
-            self._pass_until(at)
-            self._arrive()
+            self._advance_to(at)
+            self._admit_arrivals()
             changed = bool(self.world.touched)
-            self._look()
+            self._record_changes()
             self.due = bool(self.waiting) and (self._is_cycle_due() or changed or self.due)
             if self.due and self.world.now >= self.next_cycle:
                 self._cycle()
@@ -75,19 +75,19 @@ class Player:
                 times.append(self.world.now + self.heartbeat)
         return max(min(times), self.world.now) if times else None
 
-    def _pass_until(self, at: int) -> None:
+    def _advance_to(self, at: int) -> None:
         if self.meter.histories:
             self.meter.passes(self.world.snapshot(), self.plan, at)
         self.world.passes(at - self.world.now)
 
-    def _arrive(self) -> None:
+    def _admit_arrivals(self) -> None:
         arrivals = self.trace.arrivals
         while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= self.world.now:
             self.world.admit(arrivals[self.arrived])
             self.arrived += 1
 
     def _is_cycle_due(self) -> bool:
-        """Return whether a cycle is due for workloads that wait for a delay."""
+        """Return whether a cycle is due for workloads that are waiting for a delay to end."""
         due = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)
@@ -103,10 +103,10 @@ class Player:
         self.due, self.next_cycle = False, self.world.now + self.apart
         self.world.carry_out(self.plan)
         self.records.decided(self.world.now, self.plan)
-        self._look()
+        self._record_changes()
 
-    def _look(self) -> None:
-        """Record the changes, and forget ended workloads."""
+    def _record_changes(self) -> None:
+        """Record the changes and forget workloads that have ended."""
         world = self.world
         for name in sorted(world.touched):
             workload = world.workloads[name]
@@ -116,7 +116,7 @@ class Player:
                 self.ended += 1
                 self.waiting.discard(name)
                 world.forget(name)
-            elif has(workload, STANDING):
+            elif has_pod_in(workload, STANDING):
                 self.waiting.discard(name)
             else:
                 self.waiting.add(name)

@@ -16,8 +16,8 @@ def plots(records: Records, until: int) -> Mapping[str, str]:
     begin, end = records.trace.begins, max(until, records.trace.begins + 1)
     held = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
     return {
-        "allocation.svg": stacked("GPUs held, by project", held, begin, end, records.trace.gpus),
-        "queue.svg": stacked("Workloads that wait", {"waiting": records.queue()}, begin, end),
+        "allocation.svg": stacked("Allocated GPUs by project", held, begin, end, records.trace.gpus),
+        "queue.svg": stacked("Pending workloads", {"pending": records.queue()}, begin, end),
     }
 
 

@@ -12,12 +12,12 @@ from scheduler.simulator.replay.trace import Trace, split
 def play(
     trace: Trace, policy: Policy, records: Records, apart: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Play a trace to its end, with at least `apart` seconds between cycles of the engine.
+    """Replay a trace to its end, with at least `apart` seconds between cycles of the engine.
 
-    Running workloads save a checkpoint every `checkpoint` seconds and continue from it after an eviction;
-    None: they start over. The other policies do not evict workloads.
+    Running workloads save a checkpoint every `checkpoint` seconds and continue from the last one after an
+    eviction. Without `checkpoint`, evicted workloads start over. Only the engine evicts workloads.
 
-    Static policies run every project on its own nodes, one after the other.
+    Static policies replay one project after the other, each on its own nodes.
     """
     if policy is Policy.FAIR:
         yield from Player(trace, records, apart=apart, checkpoint=checkpoint).play()

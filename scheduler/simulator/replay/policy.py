@@ -1,6 +1,4 @@
-"""Names of the replay policies.
-
-Nothing is loaded for a name."""
+"""Names of the replay policies, in a module that imports no policy."""
 
 from enum import StrEnum
 

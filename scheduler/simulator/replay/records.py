@@ -9,7 +9,7 @@ from itertools import pairwise
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Plan
-from scheduler.simulator.gangs import STANDING, has
+from scheduler.simulator.gangs import STANDING, has_pod_in
 from scheduler.simulator.replay.trace import Trace, gpus_requested, quota_of
 
 Curve = list[tuple[int, float]]  # a step function: (second, value from then on)
@@ -24,24 +24,24 @@ class Job:
     gpus: float
     submitted: int
     first_start: int | None = None
-    since: int | None = None  # of the current run
+    since: int | None = None  # start of the current run
     waiting_since: int | None = None
     ended: int | None = None
-    waited: int = 0  # total, including after evictions
-    waited_in_quota: float = 0.0  # of that, while it would have fitted in its project's quota
+    waited: int = 0  # seconds pending in total, including after evictions
+    waited_in_quota: float = 0.0  # part of `waited` in which the job would have fit in its project's quota
     stops: int = 0
-    clock_at: float = 0.0  # the account's clock when it became pending
+    clock_at: float = 0.0  # the account's clock when the job became pending
 
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and how long each amount of its quota was free."""
+    """A project's allocation, and the time for which each amount of its quota was free."""
 
     quota: float | None
     held: float = 0.0
     waiting: int = 0
     sizes: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=list)  # seconds in which that size fitted in the quota
+    clocks: list[float] = field(default_factory=list)  # seconds in which each size fitted in the quota
     at: int = 0
     gpu_seconds: float = 0.0
     allocated: Curve = field(default_factory=list)
@@ -70,11 +70,10 @@ class Records:
         self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
         self.evicted_of: dict[str, int] = defaultdict(int)
         self.lost_of: dict[str, float] = defaultdict(float)  # GPU-seconds
-        self._queue_changes: list[
-            tuple[int, int]
-        ] = []  # times at which a workload became pending (+1) or not (-1)
+        # Times at which a workload became pending (+1) or stopped being pending (-1).
+        self._queue_changes: list[tuple[int, int]] = []
         self.accounts = _accounts(trace)
-        self._held: dict[str, float] = {}
+        self._allocated_gpus: dict[str, float] = {}
 
     def decided(self, now: int, plan: Plan) -> None:
         del now
@@ -95,17 +94,17 @@ class Records:
             )
         account = self.accounts[job.project]
         account.advance(now)
-        running = not over and has(workload, STANDING)
-        self._hold(now, job, account, _gpus_of(workload) if running else 0.0)
+        running = not over and has_pod_in(workload, STANDING)
+        self._set_allocation(now, job, account, _gpus_of(workload) if running else 0.0)
         if running or over:
-            self._waits_no_more(now, job, account)
+            self._end_pending(now, job, account)
             if running and job.since is None:
                 job.since = now
                 if job.first_start is None:
                     at = now if workload.started is None else min(now, workload.started)
                     job.first_start = max(job.submitted, at)  # jobs that run from the start did not wait
         elif job.waiting_since is None:
-            self._waits(now, job, account)
+            self._start_pending(now, job, account)
         if over:
             job.ended = now
 
@@ -115,7 +114,7 @@ class Records:
             account.advance(now)
         for job in self.jobs.values():
             if job.waiting_since is not None:
-                self._waits_no_more(now, job, self.accounts[job.project])
+                self._end_pending(now, job, self.accounts[job.project])
 
     def queue(self) -> Curve:
         """Return the number of pending workloads over time."""
@@ -123,24 +122,24 @@ class Records:
         waiting = 0
         for now, change in sorted(self._queue_changes, key=lambda line: line[0]):
             waiting += change
-            _draw(curve, now, waiting)
+            _append_point(curve, now, waiting)
         return curve
 
-    def _hold(self, now: int, job: Job, account: Account, gpus: float) -> None:
-        before = self._held.get(job.name, 0.0)
+    def _set_allocation(self, now: int, job: Job, account: Account, gpus: float) -> None:
+        before = self._allocated_gpus.get(job.name, 0.0)
         if gpus != before:
             account.held += gpus - before
-            self._held[job.name] = gpus
-            _draw(account.allocated, now, account.held)
+            self._allocated_gpus[job.name] = gpus
+            _append_point(account.allocated, now, account.held)
 
-    def _waits(self, now: int, job: Job, account: Account) -> None:
+    def _start_pending(self, now: int, job: Job, account: Account) -> None:
         if job.since is not None:
             job.stops += 1
         job.since, job.waiting_since, job.clock_at = None, now, account.clock(job.gpus)
         account.waiting += 1
         self._queue_changes.append((now, 1))
 
-    def _waits_no_more(self, now: int, job: Job, account: Account) -> None:
+    def _end_pending(self, now: int, job: Job, account: Account) -> None:
         if job.waiting_since is None:
             return
         job.waited += now - job.waiting_since
@@ -168,7 +167,7 @@ def _gpus_of(workload: Workload) -> float:
     return sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in STANDING) / MILLI
 
 
-def _draw(curve: Curve, now: int, value: float) -> None:
+def _append_point(curve: Curve, now: int, value: float) -> None:
     if curve and curve[-1][0] == now:
         curve[-1] = (now, value)
     else:
@@ -176,7 +175,7 @@ def _draw(curve: Curve, now: int, value: float) -> None:
 
 
 def area(curve: Sequence[tuple[int, float]], since: float, until: float) -> float:
-    """Return the integral of a step function between two seconds."""
+    """Return the integral of a step function between two times in seconds."""
     return sum(
         value * max(0, min(end, until) - max(at, since))
         for (at, value), (end, _) in pairwise((*curve, (until, 0.0)))

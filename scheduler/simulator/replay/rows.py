@@ -1,4 +1,4 @@
-"""Parse numbers in trace rows, reporting line and column of errors."""
+"""Parse values in trace rows and report errors by line and column."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ def whole(line: int, row: Row, column: str, least: int = 0, default: int | None 
 
 
 def moment(line: int, row: Row, column: str) -> int:
-    """Return seconds since the epoch. Times of traces have no zone and are read as UTC."""
+    """Return seconds since the epoch. Times without a time zone are read as UTC."""
     at = _read(line, row, column, datetime.fromisoformat, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 

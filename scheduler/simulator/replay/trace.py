@@ -26,7 +26,10 @@ class Trace:
 
 
 def trace_of(name: str, snapshot: Snapshot) -> Trace:
-    """Return a snapshot as a trace: workloads with pods run from the start, others arrive when submitted."""
+    """Return a snapshot as a trace.
+
+    Workloads with pods run from the start. The others arrive at their submission times.
+    """
     standing = tuple(workload for workload in snapshot.workloads if workload.pods)
     waiting = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
     begins = min((w.submitted for w in waiting), default=snapshot.now)
@@ -35,7 +38,7 @@ def trace_of(name: str, snapshot: Snapshot) -> Trace:
 
 
 def gpus_requested(workload: Workload) -> float:
-    """Return the GPUs of the workload's minimum."""
+    """Return the GPUs that the workload's minimum requests."""
     milli = sum(role.request.gpu * role.request.devices * role.min for role in roles_of(workload.tree))
     return milli / MILLI
 
@@ -53,7 +56,7 @@ def split(trace: Trace) -> Iterator[Trace]:
 
 
 def quota_of(queue: Queue) -> float | None:
-    """Return the quota over all pools in GPUs; None if any of them is unlimited."""
+    """Return the quota over all pools in GPUs, or None if the quota of any pool is unlimited."""
     quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
     return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
 

@@ -1,4 +1,4 @@
-"""Place the pods of a scenario on their nodes, rejecting what does not fit."""
+"""Place the pods of a scenario on their nodes and reject pods that do not fit."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ FIRM = (PodState.RUNNING, PodState.STARTING, *PROMISED_OVER)
 
 
 def milli_on(node: Node, request: Request) -> int | None:
-    """Return the thousandths that a replica takes of each device here; None if no device suffices."""
+    """Return a replica's share of each device in thousandths, or None if no device is large enough."""
     if not request.gpu_memory_mib:
         return request.gpu
     if not 0 < request.gpu_memory_mib <= node.gpu_memory_mib:
@@ -52,12 +52,12 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """A device is allocated as a whole, or in shares that add up to at most 1000."""
+    """Return whether the share is free. A device is allocated whole, or in shares of at most 1000 in sum."""
     return left == MILLI if milli == MILLI else left >= milli
 
 
 class Seats:
-    """Free devices of every node, for running pods and for reservations after them."""
+    """Free devices of every node, for running pods and for the reservations that follow them."""
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -68,7 +68,7 @@ class Seats:
     def take(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
-        """Allocate the devices of a pod. Raises ScenarioError if they are not free."""
+        """Allocate the devices of a pod, or return the problem if the pod does not fit."""
         milli = milli_on(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
@@ -84,7 +84,7 @@ class Seats:
         return None
 
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
-        """Choose devices for a pod that names none: fullest or emptiest first, by the pool's strategy."""
+        """Choose devices for a pod without any: fullest or emptiest first, by the pool's strategy."""
         milli = milli_on(node, request) or MILLI
         left = self._rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1
@@ -104,9 +104,11 @@ def _room(node: Node) -> _Room:
 def _listing(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
     spec = str(list(devices))
     if len(devices) != request.devices:
-        return Problem(f"{path}.devices", "not as many as the role asks for", spec, f"{request.devices}")
+        return Problem(
+            f"{path}.devices", "does not match the number that the role requests", spec, f"{request.devices}"
+        )
     if len(set(devices)) != len(devices):
-        return Problem(f"{path}.devices", "names a device twice", spec)
+        return Problem(f"{path}.devices", "lists a device twice", spec)
     if any(device >= node.gpus for device in devices):
         return Problem(f"{path}.devices", f"no such device on {node.name}", spec, f"0 to {node.gpus - 1}")
     return None

@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """Return the scenario document that loads as this snapshot."""
+    """Return a scenario document that loads as this snapshot."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}
@@ -47,7 +47,7 @@ def moment(seconds: int) -> str:
 
 
 def number(milli: int) -> int | float:
-    """Return thousandths in whole units: 2, 0.5."""
+    """Convert thousandths to units, for example 2 or 0.5."""
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
@@ -125,7 +125,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
 
 def _children(group: Group) -> Document:
     if not group.children:
-        return {"roles": [{"name": "unknown"}]}  # for an empty document, which never starts
+        return {"roles": [{"name": "unknown"}]}  # an empty document, which never starts
     document = without_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
@@ -135,7 +135,7 @@ def _children(group: Group) -> Document:
 
 
 def _group(child: Group | Role) -> Document:
-    """Wrap roles that are siblings of groups in a group: a level of the file has one kind only."""
+    """Wrap a role beside groups in a group, because a level of the file has either roles or groups."""
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role(child)]}
     return {"name": child.name, **_children(child)}

@@ -25,14 +25,14 @@ ORIGIN = seconds_of(datetime(2026, 1, 1, tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A snapshot, and the seconds between two cycles."""
+    """A snapshot with the number of seconds between two cycles."""
 
     snapshot: Snapshot
     cycle_seconds: int = 1
 
 
 def load(source: object) -> Scenario:
-    """Load a scenario from a path or from data. Raises ScenarioError."""
+    """Load a scenario from a path or from data. Raise ScenarioError if it is invalid."""
     data = read(source) if isinstance(source, str | Path) else source
     document = _document(data)
     if problems := list(broken_references(document)):
@@ -56,7 +56,7 @@ def _document(data: object) -> ScenarioDocument:
     if not isinstance(data, Mapping):
         raise ScenarioError([Problem("", "is not a scenario", shown(data), "keys and values")])
     if too_deep(data, DEPTH_MAX):
-        raise ScenarioError([Problem("", "too deep", "", f"at most {DEPTH_MAX} levels inside each other")])
+        raise ScenarioError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     try:
         return ScenarioDocument.model_validate(data, context={"free_names": True})
     except ValidationError as error:

@@ -55,7 +55,7 @@ def _node(spec: NodeDocument, only: str) -> Node:
 
 def _pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
-    shape = _shape(bounds.shape) if bounds.shape is not None else _like(first)
+    shape = _shape(bounds.shape) if bounds.shape is not None else _shape_like(first)
     return Pool(
         name=spec.name,
         node_strategy=Strategy(spec.placement.nodes),
@@ -78,7 +78,7 @@ def _pool(spec: PoolDocument, first: Node | None) -> Pool:
 
 
 def _fair_share(spec: FairShareSettings) -> FairShareMode:
-    """Return the default of time-based fair share: a half-life of a week."""
+    """Return the fair-share mode. Time-based fair share defaults to a half-life of a week."""
     time_based = spec.mode == "time_based"
     half_life = spec.half_life
     if time_based and half_life is None and spec.window is None:
@@ -99,8 +99,8 @@ def _shape(spec: Shape) -> NodeShape:
     )
 
 
-def _like(node: Node | None) -> NodeShape | None:
-    """Return the shape of additional nodes: that of the first one."""
+def _shape_like(node: Node | None) -> NodeShape | None:
+    """Return the default shape of additional nodes, which is the shape of the pool's first node."""
     if node is None:
         return None
     return NodeShape(

@@ -24,14 +24,14 @@ def read(path: str | Path) -> object:
 
 
 def parse(text: str) -> object:
-    """Parse JSON if the text looks like it, because YAML is slow; otherwise YAML."""
+    """Parse text as JSON if it looks like JSON, because YAML is slow. Parse other text as YAML."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=_once)
+            return json.loads(text, object_pairs_hook=_reject_duplicates)
         except json.JSONDecodeError:
-            pass  # also valid YAML
+            pass  # may still be valid YAML
         except RecursionError:
-            raise _broken("too deep") from None
+            raise _parse_error("too deep") from None
     return _yaml(text)
 
 
@@ -41,14 +41,14 @@ def _yaml(text: str) -> object:
         node = loader.get_single_node()
         if node is None:
             return None
-        _Check().look_at(node, (), ())
+        _Check().check(node, (), ())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
-        raise _broken(f"is not YAML{where}") from None
+        raise _parse_error(f"is not YAML{where}") from None
     except (RecursionError, ValueError):
-        raise _broken("is not YAML that can be read") from None
+        raise _parse_error("is not YAML that can be read") from None
     finally:
         loader.dispose()
 
@@ -60,18 +60,18 @@ class _Check:
         self._seen: set[int] = set()
         self._repeated = 0
 
-    def look_at(self, node: Any, path: tuple[str | int, ...], around: tuple[int, ...]) -> None:
+    def check(self, node: Any, path: tuple[str | int, ...], around: tuple[int, ...]) -> None:
         if id(node) in around:
-            raise ScenarioError([Problem(path_of(path), "stands inside itself")])
+            raise ScenarioError([Problem(path_of(path), "contains itself")])
         if len(path) > DEPTH_MAX:
-            raise _broken("too deep")
+            raise _parse_error("too deep")
         self._repeated += id(node) in self._seen
         if self._repeated > REPEATED_MAX:
             allowed = f"{REPEATED_MAX} values by alias"
             raise ScenarioError([Problem(path_of(path), "repeats too much by aliases", "", allowed)])
         self._seen.add(id(node))
         for name, value in _children(node, path):
-            self.look_at(value, (*path, name), (*around, id(node)))
+            self.check(value, (*path, name), (*around, id(node)))
 
 
 def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, Any]]:
@@ -87,7 +87,7 @@ def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
             yield name, value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
@@ -96,7 +96,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _broken(message: str) -> ScenarioError:
+def _parse_error(message: str) -> ScenarioError:
     return ScenarioError([Problem("", message)])
 
 

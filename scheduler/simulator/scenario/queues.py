@@ -31,7 +31,7 @@ def queues_of(
 
 
 def queue_name(department: str, projects: Container[str]) -> str:
-    """Return a unique queue name: a department may have the name of a project."""
+    """Return a unique queue name, because a department may have the same name as a project."""
     return department + OF_DEPARTMENT if department in projects else department
 
 
@@ -63,7 +63,7 @@ def _entitlement(spec: QueueDocument, pool: str, horizon: Three) -> Entitlement:
 
 
 def _quota(spec: QuotaDocument) -> Bounds:
-    """Return the quota; CPU and memory are unlimited unless set."""
+    """Return the quota. CPU and memory are unlimited if neither is set."""
     if not spec.model_fields_set & {"cpu", "memory_mib"}:
         return Bounds(_milli(spec.gpu), None, None)
     return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
@@ -78,7 +78,7 @@ def _milli(amount: float | None) -> int | None:
 
 
 def _usage(spec: UsageDocument, horizon: Three) -> Usage:
-    """Convert a fraction of the parent's usage, as if the pool had always been used like that."""
+    """Convert fractions of the parent's usage, as if they had been constant for the whole history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)

@@ -71,7 +71,7 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
         for place, other in enumerate(workload.depends_on):
             yield from _exists(f"{at}.depends_on[{place}]", "workload", other, names)
         yield from _levels(at, workload, levels)
-    yield from _circles(document.workloads)
+    yield from _dependency_cycles(document.workloads)
 
 
 def _levels(
@@ -90,14 +90,19 @@ def _levels(
         yield from _levels(f"{path}.groups[{number}]", group, levels)
 
 
-def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
-    """Return workloads that wait for each other, by removing those without unmet dependencies."""
+def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
+    """Yield a problem for each workload in a dependency cycle.
+
+    Workloads without unmet dependencies are removed until only cycles are left.
+    """
     waiting = {workload.name: set(workload.depends_on) for workload in workloads}
     while freed := {name for name, others in waiting.items() if not others & waiting.keys()}:
         waiting = {name: others for name, others in waiting.items() if name not in freed}
     for number, workload in enumerate(workloads):
         if workload.name in waiting and workload.name not in workload.depends_on:
-            yield Problem(f"workloads[{number}].depends_on", "waits in a circle", shown(workload.name))
+            yield Problem(
+                f"workloads[{number}].depends_on", "is part of a dependency cycle", shown(workload.name)
+            )
 
 
 def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:

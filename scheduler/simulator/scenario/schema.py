@@ -15,7 +15,7 @@ AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 
 
 def amount(value: object) -> int | float:
-    """An amount of a resource, in steps of 0.001."""
+    """Validate an amount of a resource, in steps of 0.001."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
         refuse("amount", "is not an amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
@@ -39,7 +39,7 @@ class Placement(Document):
 
 
 def both(value: Any) -> Any:
-    """A single word sets the strategy of nodes and devices."""
+    """Expand a single word to the strategies of nodes and devices."""
     return {"nodes": value, "devices": value} if isinstance(value, str) else value
 
 
@@ -83,7 +83,7 @@ class Shape(Document):
 class NodeBounds(Document):
     min: Count = 0
     max: Count | None = None
-    shape: Shape | None = None  # of additional nodes; default: that of the pool's first node
+    shape: Shape | None = None  # shape of additional nodes; default: shape of the pool's first node
 
 
 class PoolDocument(Document):
@@ -123,7 +123,7 @@ class Weights(Document):
 
 
 def alike(value: Any) -> Any:
-    """A single number is the weight of all resources."""
+    """Expand a single number to the weights of all resources."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
 
@@ -135,7 +135,7 @@ class QuotaDocument(Document):
     weight: Annotated[Weights, BeforeValidator(alike)] = Weights()
     over_quota: bool = True
     limit: Limits = Limits()
-    rank: Number | None = None  # in this pool; default: the queue's
+    rank: Number | None = None  # rank in this pool; default: rank of the queue
 
 
 class UsageDocument(Document):
@@ -179,7 +179,7 @@ Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
 
 
 class ScenarioWorkload(WorkloadSpec):
-    """The workload document and its current state."""
+    """A workload document with its current state."""
 
     project: Name  # a scenario has no default project
     pods: Pods = ()

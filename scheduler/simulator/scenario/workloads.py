@@ -31,7 +31,7 @@ def workloads_of(
             for place, pod in enumerate(spec.pods):
                 if (pod.devices is not None) is named:
                     at = f"workloads[{number}].pods[{place}]"
-                    pods[number, place] = _seated(at, pod, bare[number], seats, now)
+                    pods[number, place] = _place_pod(at, pod, bare[number], seats, now)
     return tuple(
         _with_pods(number, spec, workload, [pods[number, place] for place in range(len(spec.pods))])
         for number, (workload, spec) in enumerate(zip(bare, document.workloads, strict=True))
@@ -51,7 +51,9 @@ def reservations_of(
         role = _role(f"{at}.role", spec.role, workload)
         milli = milli_on(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
-            raise _refusal(f"{at}.devices", "not what the role requests", shown(list(spec.devices)))
+            raise _refusal(
+                f"{at}.devices", "does not match the request of the role", shown(list(spec.devices))
+            )
         expires = None if spec.expires is None else seconds_of(spec.expires)
         reservations.append(
             Reservation(workload.name, role.name, spec.index, node.name, spec.devices, milli, expires)
@@ -80,7 +82,7 @@ def _when(moment: datetime | None) -> int | None:
     return None if moment is None else seconds_of(moment)
 
 
-def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: int) -> Pod:
+def _place_pod(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: int) -> Pod:
     state = PodState(spec.state)
     role = _role(f"{at}.role", spec.role, workload)
     index = -1 if spec.index is None else spec.index
@@ -102,7 +104,7 @@ def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: i
         devices = seats.choose(node, state, role.request)
         if len(devices) < role.request.devices:
             requested = counted(role.request.devices, "GPU")
-            allowed = f"{counted(node.gpus, 'GPU')} for all that stands there"
+            allowed = f"{counted(node.gpus, 'GPU')} for all pods on the node"
             raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", requested, allowed)
     if problem := seats.take(at, node, state, devices, role.request):
         raise ScenarioError([problem])
@@ -110,15 +112,18 @@ def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: i
 
 
 def _with_pods(number: int, spec: ScenarioWorkload, bare: Workload, pods: list[Pod]) -> Workload:
-    """Give replicas without an index the lowest free one. Live replicas have different indices."""
+    """Add the pods to the workload.
+
+    Pods without an index get the lowest free index. Two live pods must not have the same index.
+    """
     used_indices = {(pod.role, pod.index) for pod in pods}
     named: set[tuple[str, int]] = set()
     placed: list[Pod] = []
-    for place, seated in enumerate(pods):
-        index = seated.index
+    for place, parsed in enumerate(pods):
+        index = parsed.index
         if index < 0:
-            index = next(i for i in range(len(used_indices) + 1) if (seated.role, i) not in used_indices)
-        pod = replace(seated, index=index)
+            index = next(i for i in range(len(used_indices) + 1) if (parsed.role, i) not in used_indices)
+        pod = replace(parsed, index=index)
         used_indices.add((pod.role, index))
         if pod.state not in PROMISED_OVER:
             if (pod.role, pod.index) in named:
