@@ -8,7 +8,7 @@ CHECKOUT = PACKAGE.parents[1]
 
 
 def home() -> Path:
-    """BERTH_HOME, else `.berth` in a checkout, else the user's data directory."""
+    """Return BERTH_HOME if it is set, or `.berth` in a checkout, or `berth` in the user's data directory."""
     if value := os.environ.get("BERTH_HOME"):
         return Path(value).expanduser().absolute()
     if in_checkout():

@@ -1,7 +1,7 @@
 """Tie a program's lifetime to the process that started it.
 
-Run as a script, between the two: it asks the kernel for a signal at the parent's death, then becomes the
-program.
+This module runs as a script between the two: it asks the kernel for a signal when the parent dies, then
+executes the program.
 """
 
 import ctypes
@@ -15,18 +15,18 @@ PR_SET_PDEATHSIG = 1
 def tied(
     command: list[str], *, by: int = signal.SIGTERM, account: tuple[int, int] | None = None
 ) -> list[str]:
-    """The command line that runs `command` tied to this process, as (user, group) `account`."""
+    """Return the command line that runs `command` tied to this process, as `account` (user, group)."""
     uid, gid = account or (-1, -1)
     return [sys.executable, "-I", __file__, str(os.getpid()), str(int(by)), str(uid), str(gid), *command]
 
 
 def end_with_parent(parent: int, by: int) -> None:
-    """Must run after any change of user, which clears the kernel's note."""
+    """Request signal `by` when the parent dies. A change of user afterwards would clear the request."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:
-        sys.exit(0)  # the parent was gone before the kernel knew
+        sys.exit(0)  # the parent died before the request
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Resource amounts as integers, so that sums are exact and orders total."""
+"""Integer resource amounts, so that sums and comparisons are exact."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Bounds(NamedTuple):
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """The names of the resources in which `amounts` is above the bound."""
+        """Yield the names of the resources for which `amounts` exceeds the bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name

@@ -1,6 +1,6 @@
-"""Errors of a request. A workload that gets no GPUs is a result, not an error.
+"""Request errors. A pending workload is not an error.
 
-Every error has a stable `code` and becomes a problem document (RFC 9457) by `to_problem`.
+Every error has a stable `code`, and `to_problem` converts it to a problem document (RFC 9457).
 """
 
 from collections.abc import Iterable
@@ -86,4 +86,4 @@ class RateLimited(BerthError):
 
 
 class Unavailable(BerthError):
-    code, status, title = "unavailable", 503, "A part of Berth is not there right now"
+    code, status, title = "unavailable", 503, "A part of Berth is currently unavailable"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 CONTENT_TYPE = "application/octet-stream"
-WORDS_MAX = 1 << 20  # bytes of the header
+WORDS_MAX = 1 << 20  # maximum header size in bytes
 _LENGTH = struct.Struct(">I")
 
 Frame = tuple[Mapping[str, Any], bytes]
@@ -15,8 +15,8 @@ Frame = tuple[Mapping[str, Any], bytes]
 def packed(frames: Iterable[Frame]) -> bytes:
     """Return the frames as one message.
 
-    It has four bytes with the length of the header, the header (a JSON list with words and size of each
-    frame), and the binary parts.
+    The message consists of four bytes with the header length, the header (a JSON list with the JSON part and
+    the binary size of each frame), and the binary parts.
     """
     parts = list(frames)
     words = json.dumps([[dict(header), len(data)] for header, data in parts], separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""Workload priorities: the named ones, the bounds, and the defaults of each kind of workload."""
+"""Named workload priorities, priority bounds, and the default priority of each workload kind."""
 
 PRIORITIES = {
     "very-low": 25,
@@ -16,7 +16,7 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority of a workload of this kind whose document has none."""
+    """Return the priority of a workload of this kind if its document sets none."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

@@ -1,4 +1,4 @@
-"""Validation problems: where, what was received, what is allowed."""
+"""Validation problems with their path, the received value and the allowed values."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ SUGGESTION = "Did you mean "
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One invalid value. `path` locates it as a user would: `roles[0].gpu`."""
+    """An invalid value. `path` is its location as a user writes it, such as `roles[0].gpu`."""
 
     path: str
     message: str
@@ -22,7 +22,7 @@ class Problem:
 
     @property
     def advice(self) -> str:
-        """End of a sentence about this problem: the allowed values, or a suggestion."""
+        """The allowed values, or a suggestion, worded as the end of a sentence."""
         if self.allowed.startswith(SUGGESTION):
             return f". {self.allowed}"
         return f"; allowed: {self.allowed}" if self.allowed else ""
@@ -33,7 +33,7 @@ class Problem:
 
 
 def shown(value: object) -> str:
-    """Return a value for use in a message: short, on one line, printable."""
+    """Format a value for a message: short, on one line and printable."""
     text = ascii(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 

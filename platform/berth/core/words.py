@@ -4,7 +4,7 @@ from berth.core.amounts import MILLI
 
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
-UNSAID = frozenset({"resource", "until"})  # numbers of a blocker that only programs read
+UNSAID = frozenset({"resource", "until"})  # blocker values for programs, not for messages
 _WHOLE = ("pods", "replicas")
 _MIB = ("memory_mib", "gpu_memory_mib")
 
@@ -15,7 +15,7 @@ def counted(number: float, one: str, many: str = "") -> str:
 
 
 def amount(resource: str, value: int | None) -> str:
-    """Return an amount in the engine's units as text: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
+    """Format an amount in the engine's units: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
     unit = _UNITS.get(resource, resource)
     if value is None:
         return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
@@ -31,7 +31,7 @@ def gpus(milli: int | None) -> str:
 
 
 def figure(number: float) -> str:
-    """Return 8 instead of 8.0, and at most three decimals."""
+    """Format a number with at most three decimals: 8 rather than 8.0."""
     return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
 
 

@@ -1,4 +1,4 @@
-"""Edit YAML documents in place: locate parts and change one at a time."""
+"""Edit YAML documents in place: locate their parts, and change one part at a time."""
 
 from berth.documents.edits import CannotEdit, edited
 from berth.documents.places import Places

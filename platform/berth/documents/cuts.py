@@ -1,4 +1,4 @@
-"""Cut and join the lines of a YAML text around parsed nodes."""
+"""Edit the lines of a YAML text at the positions of its parsed nodes."""
 
 import re
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import yaml
 from berth.documents.values import Location, Step, assigned, removed, value_at
 from berth.documents.written import below_key, inline, item, key
 
-Entry = tuple[yaml.Node, yaml.Node]  # key and value; for lists the item twice
+Entry = tuple[yaml.Node, yaml.Node]  # (key, value) of a mapping, or (item, item) of a list
 COMMENT = re.compile(r"(?:^|\s)(#.*)$")
 
 
 class Cuts:
-    """Edits of one text; each returns a new text."""
+    """Edits of one text. Each edit returns a new text."""
 
     def __init__(self, text: str, order: Sequence[str]) -> None:
         self.text, self.order = text, order
@@ -27,13 +27,13 @@ class Cuts:
             rest = at[depth + 1 :]
             if node is None or entry is None:
                 return self._insert(node, step, assigned(None, rest, value))
-            if not rest or _is_nothing(entry[1]):
+            if not rest or _is_null(entry[1]):
                 return self._replace(node, entry, assigned(None, rest, value))
             node = entry[1]
         raise KeyError(at)
 
     def without(self, top: yaml.Node, data: Any, at: Location) -> str:
-        """Remove the value at a location, and parents that would then be empty."""
+        """Remove the value at a location, and the parents that this leaves empty."""
         while len(at) > 1 and isinstance(at[-2], str) and value_at(removed(data, at), at[:-1]) is None:
             at = at[:-1]
         parent = top
@@ -45,21 +45,23 @@ class Cuts:
             nothing = "{}" if isinstance(parent, yaml.MappingNode) else "[]"
             start = parent.start_mark.index
             return self._cut(start, self._end(parent), nothing if len(at) > 1 else "")
-        return self._take_flow(entries, index) if _is_flow(parent) else self._take_block(entries, index)
+        if _is_flow(parent):
+            return self._remove_flow_entry(entries, index)
+        return self._remove_block_entry(entries, index)
 
-    def _take_flow(self, entries: list[Entry], index: int) -> str:
+    def _remove_flow_entry(self, entries: list[Entry], index: int) -> str:
         """Remove an entry of a flow collection with one adjacent comma."""
         if index + 1 < len(entries):
             return self._cut(entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index, "")
         return self._cut(self._end(entries[index - 1][1]), self._end(entries[index][1]), "")
 
-    def _take_block(self, entries: list[Entry], index: int) -> str:
+    def _remove_block_entry(self, entries: list[Entry], index: int) -> str:
         name, value = entries[index]
         start, end = name.start_mark.index, self._end_of(entries[index])
         before = self.text[self._line_start(start) : start].strip()
         if before == ("-" if name is value else ""):
             return self._cut(self._line_start(start), self._line_end(end) + 1, "")
-        following = entries[index + 1][0].start_mark.index  # it was the first key behind a dash
+        following = entries[index + 1][0].start_mark.index  # the removed entry was the first key after a dash
         return self._cut(start, end if "#" in self.text[end:following] else following, "")
 
     def _insert(self, node: yaml.Node | None, step: Step, value: object) -> str:
@@ -72,17 +74,17 @@ class Cuts:
         if node.flow_style:
             as_json = bool(node.value) and node.value[0][0].style == '"'
             line = f"{key(step, as_json=as_json)}: {inline(value, as_json=as_json)}"
-            return self._into_flow(node, [value for _, value in node.value], line)
+            return self._add_to_flow(node, [value for _, value in node.value], line)
         first = node.value[0][0].start_mark
         line = f"{' ' * first.column}{key(step)}:{below_key(value, first.column)}"
-        follows = self._follows(node, step)
+        follows = self._preceding_entry(node, step)
         start = self._line_start(first.index)
         if follows is None and not self.text[start : first.index].strip():
             return self._cut(start, start, f"{line}\n")
         return self._add_line(self._end_of(follows or node.value[0]), line)
 
-    def _follows(self, node: yaml.MappingNode, step: Step) -> Entry | None:
-        """Return the entry after which to insert a key, by the customary order of keys."""
+    def _preceding_entry(self, node: yaml.MappingNode, step: Step) -> Entry | None:
+        """Return the entry after which to insert a key, according to the usual key order."""
         usual = {key: place for place, key in enumerate(self.order)}
         if step not in usual:
             return _entries(node)[-1]
@@ -92,12 +94,12 @@ class Cuts:
 
     def _append(self, node: yaml.SequenceNode, value: object) -> str:
         if node.flow_style:
-            return self._into_flow(node, node.value, inline(value))
+            return self._add_to_flow(node, node.value, inline(value))
         start = node.value[0].start_mark.index
         column = self.text.rindex("-", 0, start) - self._line_start(start)
         return self._add_line(self._end(node), item(value, column))
 
-    def _into_flow(self, node: yaml.Node, inside: list[yaml.Node], item_text: str) -> str:
+    def _add_to_flow(self, node: yaml.Node, inside: list[yaml.Node], item_text: str) -> str:
         if not inside:
             return self._cut(node.start_mark.index + 1, node.end_mark.index - 1, item_text)
         end = self._end(inside[-1])
@@ -133,7 +135,7 @@ class Cuts:
         return max(self._end(entry[0]), self._end(entry[1]))
 
     def _end(self, node: yaml.Node) -> int:
-        """Return the index after the last character; PyYAML counts trailing whitespace and comments in."""
+        """Return the index after a node's last character. PyYAML's end mark follows trailing comments."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             return self._end_of(_entries(node)[-1])
         start, end = node.start_mark.index, node.end_mark.index
@@ -175,5 +177,5 @@ def _name(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 
-def _is_nothing(node: yaml.Node) -> bool:
+def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

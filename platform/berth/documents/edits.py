@@ -1,7 +1,7 @@
-"""Change one part of a YAML text and keep the rest, comments included.
+"""Change one part of a YAML text and keep the rest, including comments.
 
-The text is cut at the positions of parsed nodes, and the result is parsed again. If it does not have exactly
-the intended value, the edit is refused.
+The text is cut at the positions of its parsed nodes, and the result is parsed again. The edit is refused
+unless the result has exactly the intended value.
 """
 
 from collections.abc import Sequence
@@ -22,50 +22,50 @@ BROKEN = (BerthError, yaml.YAMLError, LookupError, ValueError, AttributeError, T
 class CannotEdit(BerthError):
     code: ClassVar[str] = "cannot-edit"
     status: ClassVar[int] = 409
-    title: ClassVar[str] = "This part is written in a way that only its text can change"
+    title: ClassVar[str] = "This part can only be changed by editing its text"
 
 
 def edited(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """The text in which `value` stands at this place, or, without one, in which nothing does.
+    """Return the text with `value` set at a location, or without the part there if there is no value.
 
-    `order` says where among its neighbours a new key goes. Raises CannotEdit.
+    New keys are inserted according to `order`, the usual order of keys. Raises CannotEdit.
     """
     try:
         before = value_at(read_text(text), at)
         if isinstance(before, dict) and isinstance(value, dict) and value:
-            return _keys(text, at, before, value, order)
-        if isinstance(before, list) and isinstance(value, list) and _are_much_alike(before, value):
-            return _items(text, at, before, value, order)
-        return _once(text, at, value, order)
+            return _edit_keys(text, at, before, value, order)
+        if isinstance(before, list) and isinstance(value, list) and _begins_with_remaining(before, value):
+            return _edit_items(text, at, before, value, order)
+        return _edit_one(text, at, value, order)
     except BROKEN:
         raise CannotEdit from None
 
 
-def _keys(
+def _edit_keys(
     text: str, at: Location, before: dict[Any, Any], value: dict[Any, Any], order: Sequence[str]
 ) -> str:
     for key in before:
         if key not in value:
-            text = _once(text, (*at, key), ABSENT, order)
+            text = _edit_one(text, (*at, key), ABSENT, order)
     for key, inner in value.items():
         text = edited(text, (*at, key), inner, order=order)
     return text
 
 
-def _items(text: str, at: Location, before: list[Any], value: list[Any], order: Sequence[str]) -> str:
+def _edit_items(text: str, at: Location, before: list[Any], value: list[Any], order: Sequence[str]) -> str:
     for number in reversed(range(len(before))):
         if before[number] not in value:
-            text = _once(text, (*at, number), ABSENT, order)
+            text = _edit_one(text, (*at, number), ABSENT, order)
     remaining = sum(one in value for one in before)
     for number, one in enumerate(value[remaining:], remaining):
-        text = _once(text, (*at, number), one, order)
+        text = _edit_one(text, (*at, number), one, order)
     return text
 
 
-def _once(text: str, at: Location, value: object, order: Sequence[str]) -> str:
+def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> str:
     data = read_text(text)
-    meant = removed(data, at) if value is ABSENT else assigned(data, at, value)
-    if meant == data and _same_kinds(value_at(meant, at), value_at(data, at)):
+    intended = removed(data, at) if value is ABSENT else assigned(data, at, value)
+    if intended == data and _have_same_type(value_at(intended, at), value_at(data, at)):
         return text
     top = yaml.compose(text, Loader=SafeLoader)
     cuts = Cuts(text, order)
@@ -75,18 +75,18 @@ def _once(text: str, at: Location, value: object, order: Sequence[str]) -> str:
         changed = cuts.without(top, data, at)
     else:
         return text
-    if read_text(changed) != (meant or None):
+    if read_text(changed) != (intended or None):
         raise CannotEdit
     return changed
 
 
-def _are_much_alike(before: list[Any], value: list[Any]) -> bool:
-    """Return whether two lists of plain values share a beginning, after removals from the first."""
+def _begins_with_remaining(before: list[Any], value: list[Any]) -> bool:
+    """Return whether `value` begins with the items of `before` that it contains, all of them scalars."""
     remaining = [one for one in before if one in value]
     plain = not any(isinstance(one, dict | list) for one in (*before, *value))
     return plain and bool(remaining) and value[: len(remaining)] == remaining
 
 
-def _same_kinds(one: object, other: object) -> bool:
-    """Return whether two equal values also have the same types: 1 == True in Python."""
+def _have_same_type(one: object, other: object) -> bool:
+    """Return whether two equal values also have the same type: in Python, 1 == True."""
     return type(one) is type(other)

@@ -1,4 +1,4 @@
-"""Write a parsed document in the customary key order."""
+"""Write a parsed document in the usual key order."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:
-    """Return the value with keys in the order of the schema; JSONB does not preserve their order."""
+    """Return the value with its keys in schema order, which JSONB does not preserve."""
     if not isinstance(value, dict):
         return value
     ordered = [key for key in model.model_fields if key in value]

@@ -1,4 +1,4 @@
-"""Locate each part of a YAML text, to report errors by line."""
+"""Line numbers of the parts of a YAML text, for error messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from berth.documents.values import Location, Step, location_of
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Line numbers of a text, counted from 1, by the paths of problems."""
+    """Line numbers, counted from 1, by the path of each part of a text."""
 
     lines: dict[str, int] = field(default_factory=dict)
-    scalars: dict[Location, str] = field(default_factory=dict)  # scalars as they were written
+    scalars: dict[Location, str] = field(default_factory=dict)  # scalars by location, as the text spells them
 
     @classmethod
     def of(cls, text: str) -> "Places":
-        """Return the lines of a text; empty if it cannot be parsed."""
+        """Return the places of a text; without any if the text cannot be parsed."""
         places = cls()
         try:
             look_over(text.encode())
@@ -35,7 +35,7 @@ class Places:
         return places
 
     def line_number(self, path: str) -> int | None:
-        """Return the line of the part that a problem names, or of the nearest existing parent."""
+        """Return the line of the part at this path, or of its nearest existing parent."""
         if path in self.lines:
             return self.lines[path]
         at = location_of(path)
@@ -46,7 +46,7 @@ class Places:
 
 
 def _walk(at: Location, node: yaml.Node, line: int) -> Iterator[tuple[Location, yaml.Node, int]]:
-    """Yield each part with the line of its key, or of its item in lists."""
+    """Yield each part with the line of its key or list item."""
     yield at, node, line
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:

@@ -1,4 +1,4 @@
-"""The YAML loader of documents: the C loader where available."""
+"""YAML loader for documents: the C loader if it is available."""
 
 from typing import TYPE_CHECKING
 

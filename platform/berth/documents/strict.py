@@ -1,4 +1,4 @@
-"""Parse untrusted YAML: bounded depth, no duplicate keys or aliases."""
+"""Parse untrusted YAML with bounded depth and without duplicate keys or aliases."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -13,7 +13,7 @@ DEPTH_MAX = 64
 TOO_DEEP = "The body is nested too deeply."
 MOST_TEXT = 256 * 1024
 BOOLEAN, TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
-NO_REFERENCES = "References (& and *) are not read here: write the values out."
+NO_REFERENCES = "Anchors and aliases (& and *) are not supported: write the values out."
 
 
 class NotYaml(Malformed):
@@ -25,10 +25,10 @@ class NotYaml(Malformed):
 
 
 def read_yaml(body: bytes) -> Any:
-    """Parse YAML after a check of its events: the parser recurses in C without a limit."""
+    """Parse YAML after checking its events, because the parser recurses in C without a limit."""
     try:
         look_over(body)
-        return yaml.load(body, Loader=PlainLoader)  # noqa: S506, it is a SafeLoader
+        return yaml.load(body, Loader=PlainLoader)  # noqa: S506, PlainLoader is a SafeLoader
     except RecursionError:
         raise NotYaml(TOO_DEEP) from None
     except (
@@ -46,7 +46,7 @@ def read_text(text: str) -> Any:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """Return a YAML or JSON document of keys and values. Raises Invalid, with the line if there is one."""
+    """Parse a YAML or JSON mapping. Raises Invalid, with the line if the error has one."""
     if len(text) > MOST_TEXT:
         raise Invalid(
             [Problem("", "is too long", f"{len(text):,} characters", f"at most {MOST_TEXT:,} characters")]
@@ -63,7 +63,7 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def look_over(body: bytes) -> None:
-    """Refuse deep nesting, and aliases, with which a few lines can expand to gigabytes."""
+    """Refuse deep nesting and aliases. With aliases, a few lines can expand to gigabytes."""
     depth = 0
     for event in yaml.parse(body, Loader=SafeLoader):
         if isinstance(event, yaml.AliasEvent):

@@ -39,7 +39,7 @@ def assigned(data: Any, at: Location, value: object) -> Any:
 
 
 def removed(data: Any, at: Location) -> Any:
-    """Return a copy without the part at this location, and without parents that are then empty."""
+    """Return a copy without the part at this location, and without the parents that this leaves empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):
@@ -54,7 +54,7 @@ def removed(data: Any, at: Location) -> Any:
 
 
 def value_at(data: Any, at: Sequence[Step]) -> Any:
-    """Return the value at this location, None if there is none."""
+    """Return the value at this location, or None if there is none."""
     for step in at:
         if isinstance(step, int):
             data = data[step] if isinstance(data, list) and step < len(data) else None
@@ -83,7 +83,7 @@ def setting(text: str) -> tuple[Location, object]:
 
 
 def location_of(path: str) -> Location:
-    """Return the steps of a path such as `roles[0].gpu`, none if it is no path."""
+    """Return the steps of a path such as `roles[0].gpu`, or () if the path is invalid."""
     steps: list[Step] = []
     end = 0
     while end < len(path):

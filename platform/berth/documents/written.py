@@ -17,7 +17,7 @@ def key(name: object, *, as_json: bool = False) -> str:
 
 
 def inline(value: object, *, as_json: bool = False) -> str:
-    """Return the value on one line, valid inside brackets. With `as_json` it is JSON."""
+    """Format the value on one line so that it is valid inside brackets; as JSON if `as_json`."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):
@@ -27,7 +27,7 @@ def inline(value: object, *, as_json: bool = False) -> str:
 
 
 def below_key(value: object, indent: int, comment: str = "") -> str:
-    """Return the text after `key:` at this indent, with the comment of the key's line."""
+    """Return the text that follows `key:` at this indent, including the comment on the key's line."""
     tail = f"  {comment}" if comment else ""
     if isinstance(value, str) and (mark := _block_mark(value)):
         lines = value.removesuffix("\n").split("\n")
@@ -41,13 +41,13 @@ def below_key(value: object, indent: int, comment: str = "") -> str:
 
 
 def block(value: object, indent: int) -> str:
-    """Return a list or mapping as a block with this indent."""
+    """Format a list or mapping as a block with this indent."""
     text = yaml.safe_dump(value, default_flow_style=False, width=WIDE, allow_unicode=True, sort_keys=False)
     return "\n".join(" " * indent + line if line else "" for line in text.rstrip("\n").split("\n"))
 
 
 def item(value: object, indent: int) -> str:
-    """Return an item of a list with its dash."""
+    """Format a list item with its dash."""
     if not isinstance(value, dict) or not value:
         return " " * indent + "- " + inline(value)
     text = block(value, indent + 2)
@@ -55,7 +55,7 @@ def item(value: object, indent: int) -> str:
 
 
 def _block_mark(text: str) -> str:
-    """Return the block scalar indicator for a text, or "" if it would not be preserved."""
+    """Return the block scalar indicator for a text, or "" if a block would not preserve the text."""
     lines = text.removesuffix("\n").split("\n")
     odd = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
     if len(lines) < 2 or odd or not all(line.isprintable() for line in lines):

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 CHAT_PREFIX = "slack:"
 CHAT_HOST = "hooks.slack.com"
-ALLOWED = "a mail address, https://..., or slack:https://... for a chat that takes Slack's messages"
+ALLOWED = "an email address, https://..., or slack:https://... for a chat that accepts Slack messages"
 _MAIL = re.compile(r"[^@\s,;:<>\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 

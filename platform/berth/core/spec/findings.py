@@ -1,4 +1,4 @@
-"""Translate validation errors of pydantic into problems."""
+"""Convert pydantic validation errors to problems."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -26,10 +26,10 @@ MOST = {"less_than_equal": "le", "less_than": "lt"}
 
 
 def problems_of(error: ValidationError, top: type[BaseModel]) -> list[Problem]:
-    """Return the problem of each validation error."""
+    """Convert validation errors to problems. `top` is the model of the whole document."""
     errors = error.errors(include_url=False)
     inside = {details["loc"][:depth] for details in errors for depth in range(len(details["loc"]))}
-    # Pydantic drops invalid members of a list: do not also report it as too short.
+    # Pydantic drops invalid list members. Do not report the remaining list as too short.
     return [
         _problem_of(details, top)
         for details in errors
@@ -56,7 +56,7 @@ def _unknown_key(path: str, location: tuple[str | int, ...], top: type[BaseModel
 
 
 def _owner(location: tuple[str | int, ...], top: type[BaseModel]) -> type[BaseModel]:
-    """Return the model at this location of the document."""
+    """Return the model that describes this location of the document."""
     owner = top
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:
@@ -84,5 +84,5 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_branch(step: str | int) -> bool:
-    """Return whether pydantic inserted this step for a union; it is no key of the document."""
+    """Return whether pydantic inserted this step for a union, so that it is not a key of the document."""
     return step in (ONE_LINE, WORD_LIST, "[key]")

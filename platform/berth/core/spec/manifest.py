@@ -1,6 +1,7 @@
-"""Translate a `kind: TrainingJob` manifest into a workload document.
+"""Convert a `kind: TrainingJob` manifest to a workload document.
 
-A role without an entrypoint idles until the roles with one have completed. Only the trainer is elastic.
+A role without an entrypoint idles until the roles with an entrypoint have completed. Only the trainer is
+elastic.
 """
 
 import re
@@ -22,7 +23,7 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
-# Keys of the document and where a manifest may write them.
+# Document keys, and the manifest paths that may set them.
 METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
 ROLE_KEYS = {
     "command": ("entrypoint",),
@@ -43,7 +44,7 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 
 
 def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the workload document with one role per part. Raises SpecError with every problem."""
+    """Return a workload document with one role per manifest part. Raises SpecError with every problem."""
     problems: list[Problem] = []
     _check_keys(problems, (), data, TOP)
     metadata = _part(problems, data, "metadata", METADATA)
@@ -67,7 +68,7 @@ def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def in_manifest(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Problem]:
-    """Return the problems of the translated document with the paths that the manifest has."""
+    """Replace the document paths of the problems by the paths in the manifest."""
     parts = [part for part in PARTS if part in data["spec"]]
     return [replace(problem, path=_manifest_path(problem.path, parts, data)) for problem in problems]
 
@@ -78,13 +79,13 @@ def _manifest_path(path: str, parts: list[str], data: Mapping[Any, Any]) -> str:
     if match := re.fullmatch(r"roles\[(\d+)\]\.(.+)", path):
         part, key = parts[int(match[1])], match[2]
         places = ROLE_KEYS.get(key, (key,))
-        written = next((place for place in places if _is_there(data["spec"][part], place)), places[0])
+        written = next((place for place in places if _has_path(data["spec"][part], place)), places[0])
         return f"spec.{part}.{written}"
     key = next((key for key in METADATA_KEYS if re.match(rf"{key}\b", path)), "")
     return METADATA_KEYS[key] + path.removeprefix(key) if key else path
 
 
-def _is_there(part: Mapping[str, Any], path: str) -> bool:
+def _has_path(part: Mapping[str, Any], path: str) -> bool:
     value: Any = part
     for key in path.split(".", 2):
         if not isinstance(value, Mapping) or key not in value:
@@ -102,7 +103,7 @@ def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[s
     if least > most:
         where = path_of((*at, BOUNDS[0]))
         problems.append(Problem(where, "above max-instance", f"{least}", f"at most {most}"))
-    # Parameter servers are not scaled: they run with their minimum, which lies between their bounds.
+    # Parameter servers are not scaled. They always run at their minimum.
     top = most if part == "trainer" else max(least, 1)
     role: dict[str, Any] = {"name": part, "min": least, "max": top}
     if described.get("entrypoint") is not None:
@@ -127,8 +128,8 @@ def _resources(problems: list[Problem], at: Location, value: object) -> dict[str
     if gpus:
         role["gpu"] = _whole(gpus[0])
     if any(_whole(gpu) != _whole(gpus[0]) for gpu in gpus):
-        where, given_twice = path_of((*at, "requests")), ", ".join(map(shown, gpus))
-        problems.append(Problem(where, "differ in GPUs", given_twice, "the same number as in limits"))
+        where, received = path_of((*at, "requests")), ", ".join(map(shown, gpus))
+        problems.append(Problem(where, "differ in GPUs", received, "the same number as in limits"))
     for key, ours in (("cpu", "cpu"), ("memory", "memory_mib")):
         if key in limits or key in requests:
             role[ours] = _quantity(ours, requests.get(key, limits.get(key)))
@@ -142,7 +143,7 @@ def _whole(value: object) -> object:
 
 
 def _quantity(ours: str, value: object) -> object:
-    """Return the value in our unit: memory without a unit is bytes in a manifest and MiB here."""
+    """Return the value in Berth's unit. Memory without a unit means bytes in a manifest and MiB in Berth."""
     if ours != "memory_mib" or isinstance(value, bool):
         return value
     if isinstance(value, int) and value >= 0:

@@ -13,18 +13,18 @@ from berth.core.spec.roles import RoleSpec
 from berth.core.spec.rules import broken_rules, role_rules
 from berth.core.spec.workload import WorkloadSpec
 
-DEPTH_MAX = 24  # of the document: eight nested groups and the contents of a role
+DEPTH_MAX = 24  # enough for eight nested groups and the contents of a role
 
 
 def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
-    """The document as a checked spec; a `kind: TrainingJob` manifest is taken as well.
+    """Return the validated spec of a workload document or a `kind: TrainingJob` manifest.
 
-    Raises SpecError with all problems. `free_names` is for scenario files, which name things as they like.
+    `free_names` allows any printable names, for scenario files. Raises SpecError with all problems.
     """
     if not isinstance(data, Mapping):
         raise SpecError([Problem("", "is not a workload document", shown(data), "keys and values")])
     if too_deep(data):
-        raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} levels inside each other")])
+        raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])
     if is_manifest(data):
         document = translated(data)
         try:
@@ -46,7 +46,7 @@ def _parsed(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
 
 
 def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
-    """Return whether a document is nested too deeply; without recursion, which could exhaust the stack."""
+    """Return whether a document is nested too deeply. Recursion might overflow the stack, so this loops."""
     level = [data]
     for _ in range(most):
         below: list[object] = []
@@ -62,7 +62,7 @@ def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of the roles that can be parsed although the document cannot."""
+    """Yield the problems of roles that can be parsed even though the whole document cannot."""
     if not isinstance(node, Mapping):
         return
     at = f"{path}." if path else ""

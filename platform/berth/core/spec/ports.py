@@ -18,14 +18,14 @@ NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes; a letter first, n
 
 
 def _port_name(text: str) -> str:
-    """Check a port name, which becomes part of a host name and of a variable name."""
+    """Check a port name, which becomes part of a host name and a variable name."""
     if not NAME.fullmatch(text):
-        raise PydanticCustomError("name", "is not a name of a port", {"allowed": NAME_ALLOWED})
+        raise PydanticCustomError("name", "is not a port name", {"allowed": NAME_ALLOWED})
     return text
 
 
 class PortSpec(Document):
-    """A port on which the pod serves HTTP. Without a number, Berth chooses one and sets a variable."""
+    """A port on which the pod serves HTTP. If `port` is missing, Berth chooses one and sets a variable."""
 
     name: Annotated[str, AfterValidator(_port_name)]
     port: Annotated[int, Field(ge=LOWEST_PORT, le=HIGHEST_PORT)] | None = None
@@ -36,16 +36,16 @@ Ports = Annotated[tuple[PortSpec, ...], Field(max_length=PORTS_MAX, strict=False
 
 def port_rules(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
     if ports and kind != "interactive":
-        yield Problem("ports", "given for another kind of workload", kind, "kind: interactive")
+        yield Problem("ports", "only allowed for interactive workloads", kind, "kind: interactive")
     names = Counter(port.name for port in ports)
     numbers = Counter(port.port for port in ports if port.port is not None)
     for at, port in enumerate(ports):
         if names[port.name] > 1:
-            yield Problem(f"ports[{at}].name", "names a second port", shown(port.name), "one of each name")
+            yield Problem(f"ports[{at}].name", "duplicate port name", shown(port.name), "unique names")
         if port.port is not None and numbers[port.port] > 1:
-            yield Problem(f"ports[{at}].port", "given twice", str(port.port), "one of each number")
+            yield Problem(f"ports[{at}].port", "duplicate port number", str(port.port), "unique numbers")
 
 
 def port_variable(name: str) -> str:
-    """Return the environment variable that has the number of the port."""
+    """Return the name of the environment variable that contains the port number."""
     return "BERTH_PORT_" + name.upper().replace("-", "_")

@@ -32,7 +32,7 @@ def refuse(what: str, message: str, allowed: str) -> NoReturn:
 
 
 def gpus(value: object) -> int | float:
-    """Parse a number of whole devices, or a fraction of one in thousandths."""
+    """Parse a number of whole devices, or a fraction of one device in thousandths."""
     number = _number(value, "gpu", GPU_ALLOWED)
     if number.is_integer() and 0 <= number <= DEVICES_MAX:
         return int(number)
@@ -62,7 +62,7 @@ def mebibytes(value: object) -> int:
     if isinstance(value, str):
         digits, suffix = _quantity(value, "memory", MEMORY_ALLOWED)
         if suffix not in BYTES or not suffix:
-            refuse("memory", "has no unit that is known", MEMORY_ALLOWED)
+            refuse("memory", "has no known unit", MEMORY_ALLOWED)
         size = int((digits * BYTES[suffix] / MIB).to_integral_value(rounding=ROUND_CEILING))
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
@@ -82,7 +82,7 @@ def priority(value: object) -> int:
 
 
 def moment(value: object) -> datetime:
-    """Parse a time, which must name its zone, as whole seconds in UTC."""
+    """Parse a time, which must have a time zone. Return it in UTC, truncated to seconds."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST:
         return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
@@ -93,18 +93,18 @@ def moment(value: object) -> datetime:
     if not isinstance(value, datetime):
         refuse("time", "is not a time", MOMENT_ALLOWED)
     if value.tzinfo is None:
-        refuse("time", "does not say its zone", MOMENT_ALLOWED)
+        refuse("time", "has no time zone", MOMENT_ALLOWED)
     try:
         when = value.astimezone(UTC)
     except OverflowError:
         refuse("time", "is not a time", MOMENT_ALLOWED)
     if when.timestamp() < 0:
-        refuse("time", "lies before 1970", MOMENT_ALLOWED)
+        refuse("time", "is before 1970", MOMENT_ALLOWED)
     return when.replace(microsecond=0)
 
 
 def in_thousandths(number: float) -> int:
-    """Return thousandths of a device or a core, exact for every number that a document may contain."""
+    """Convert devices or cores to thousandths, exactly for every number that a document may contain."""
     return round(number * MILLI)
 
 

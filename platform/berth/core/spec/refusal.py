@@ -1,4 +1,4 @@
-"""The error that lists all problems of a document."""
+"""Error that lists all problems of a document."""
 
 from typing import ClassVar
 
@@ -6,10 +6,10 @@ from berth.core.errors import Invalid
 
 
 class SpecError(Invalid):
-    """An invalid workload document; `problems` has everything that is wrong with it."""
+    """Invalid workload document; `problems` contains all of its problems."""
 
     code: ClassVar[str] = "invalid-workload"
-    title: ClassVar[str] = "The workload document cannot be taken"
+    title: ClassVar[str] = "The workload document is invalid"
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

@@ -1,4 +1,4 @@
-"""A role of a workload: its replicas and the resources of each."""
+"""Workload roles: their replicas and the resources of each replica."""
 
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 Count = Annotated[int, Field(ge=0, le=REPLICAS_MAX)]
 Environment = Annotated[dict[Variable, Script], Field(max_length=1024)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
-# Strict tuples would refuse the lists of JSON and YAML; the members stay strict.
+# A strict tuple would reject JSON and YAML lists. Its members are still strict.
 Arguments = Annotated[tuple[Script, ...], Field(min_length=1, max_length=1024, strict=False)]
 ONE_LINE, WORD_LIST = "<line>", "<words>"
 

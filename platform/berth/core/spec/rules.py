@@ -1,4 +1,4 @@
-"""Rules that connect several fields of a document."""
+"""Validation rules that involve several fields of a document."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,10 @@ Placed = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield the contradictions between fields of the document, in the order of its keys."""
+    """Yield contradictions between fields of the document, in the order of its keys."""
     roles: Placed = []
-    crooked = list(_tree_rules("", spec, roles))
-    yield from crooked
+    tree_problems = list(_tree_rules("", spec, roles))
+    yield from tree_problems
     yield from _size_rules("", spec)
     if len(roles) > CHILDREN_MAX:
         yield Problem("roles", "too many roles", f"{len(roles)}", f"at most {CHILDREN_MAX} in the whole tree")
@@ -28,12 +28,12 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from _scaling_rules(roles)
     yield from _idle_rules(roles)
     yield from _directory_rules(spec)
-    if not crooked and smallest_gang(tree_of(spec)) == 0:
-        yield Problem("roles", "a gang of no replicas", "min 0", "a role that must run with min of 1 or more")
+    if not tree_problems and smallest_gang(tree_of(spec)) == 0:
+        yield Problem("roles", "the gang has no replicas", "min 0", "a required role with min of 1 or more")
     for number, notification in enumerate(spec.notifications):
         if channel_of(notification.to) is None:
             path = f"notifications[{number}].to"
-            yield Problem(path, "is no address", shown(notification.to), ALLOWED)
+            yield Problem(path, "is not an address", shown(notification.to), ALLOWED)
     yield from service_rules(spec)
     yield from port_rules(spec.ports, spec.kind)
     if spec.name in spec.depends_on:
@@ -85,7 +85,7 @@ def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
 
 
 def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Iterator[Problem]:
-    """Yield the problems of the tree; append its roles with their paths to `roles`."""
+    """Yield the problems of the tree, and append its roles with their paths to `roles`."""
     at = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
         received = "both" if node.roles is not None else "neither"
@@ -104,8 +104,8 @@ def _unique(what: str, named: list[tuple[str, str]]) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for path, name in named:
         if first.setdefault(name, path) != path:
-            second = f"names a second {what} beside {first[name]}"
-            yield Problem(f"{path}.name", second, shown(name), f"one {what} of each name")
+            duplicate = f"duplicate {what} name, also used by {first[name]}"
+            yield Problem(f"{path}.name", duplicate, shown(name), f"one {what} of each name")
 
 
 def _scaling_rules(roles: Placed) -> Iterator[Problem]:
@@ -115,11 +115,11 @@ def _scaling_rules(roles: Placed) -> Iterator[Problem]:
         if role.scale_with is None:
             continue
         where = f"{path}.scale_with.role"
-        others = ", ".join(sorted(names - {role.name})) or "no other role is there"
+        others = ", ".join(sorted(names - {role.name})) or "there is no other role"
         if role.scale_with.role not in names:
             yield Problem(where, "no such role", shown(role.scale_with.role), others)
-        elif _circles(role.name, leads):
-            yield Problem(where, "comes back to itself", shown(role.scale_with.role), "a chain with an end")
+        elif _is_circular(role.name, leads):
+            yield Problem(where, "is circular", shown(role.scale_with.role), "a chain that ends")
 
 
 def _idle_rules(roles: Placed) -> Iterator[Problem]:
@@ -138,7 +138,7 @@ def _directory_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem("working_dir", "given together with workspace", received, allowed)
 
 
-def _circles(start: str, leads: dict[str, str]) -> bool:
+def _is_circular(start: str, leads: dict[str, str]) -> bool:
     seen, name = {start}, leads.get(start)
     while name is not None and name not in seen:
         seen.add(name)

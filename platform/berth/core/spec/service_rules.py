@@ -1,4 +1,4 @@
-"""Rules between the inference service section and the rest of the document."""
+"""Validation rules that relate the inference service section to the rest of the document."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from berth.core.spec.workload import WorkloadSpec
 
 
 def engine_role(spec: WorkloadSpec) -> RoleSpec | None:
-    """Return the role whose replicas are the engines: the named one, or the only one."""
+    """Return the role whose replicas are the engines: the role that the service names, or the only role."""
     roles = spec.all_roles
     if spec.service is None:
         return None
@@ -22,7 +22,7 @@ def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     if service is None:
         return
     if spec.kind != "service":
-        yield Problem("service", "given for another kind of workload", spec.kind, "kind: service")
+        yield Problem("service", "only allowed for services", spec.kind, "kind: service")
     names = ", ".join(role.name for role in spec.all_roles)
     role = engine_role(spec)
     if role is None:
@@ -31,8 +31,8 @@ def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem("service.role", message, received, names or "a role of the document")
     elif role.minimum != role.maximum:
         received = f"{role.minimum} to {role.maximum}"
-        yield Problem("service.role", "is a role that grows by itself", received,
-                      "a role of so many `replicas`: more engines come by scale-out")  # fmt: skip
+        yield Problem("service.role", "is an elastic role", received,
+                      "a role with fixed `replicas`; add engines by scale-out")  # fmt: skip
     elif role.scale_with is not None:
         yield Problem(
             "service.role", "follows another role", role.scale_with.role, "a role without scale_with"
@@ -41,5 +41,5 @@ def service_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem("service.router.url", "missing", "", "the address of the router")
     if service.weight_sync and service.engine != "sglang":
         yield Problem(
-            "service.weight_sync", "not known to this kind of engine", service.engine, "engine: sglang"
+            "service.weight_sync", "not supported by this kind of engine", service.engine, "engine: sglang"
         )

@@ -1,4 +1,4 @@
-"""Texts allowed in a document: names, labels, commands; no hidden characters."""
+"""Text types of a document: names, labels and commands, all without control characters."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ PRINTABLE = "printable characters"
 
 
 def hidden_character(text: str, keep: str = "") -> str:
-    """Return the first unprintable character, escaped, or an empty string."""
+    """Return the code of the first control character outside `keep`, such as U+0007, or an empty string."""
     for char in text:
         if char not in keep and unicodedata.category(char) in ("Cc", "Cs"):
             return f"U+{ord(char):04X}"
@@ -27,23 +27,23 @@ def plain(text: str) -> str:
     """Validate one line of printable text."""
     if char := hidden_character(text):
         raise PydanticCustomError(
-            "hidden_character", "holds the control character {char}", {"char": char, "allowed": PRINTABLE}
+            "hidden_character", "contains the control character {char}", {"char": char, "allowed": PRINTABLE}
         )
     return text
 
 
 def script(text: str) -> str:
-    """Validate printable text of any number of lines."""
+    """Validate printable text, which may have several lines."""
     if char := hidden_character(text, keep="\n\t\r"):
         allowed = f"{PRINTABLE}, tabs and line ends"
         raise PydanticCustomError(
-            "hidden_character", "holds the control character {char}", {"char": char, "allowed": allowed}
+            "hidden_character", "contains the control character {char}", {"char": char, "allowed": allowed}
         )
     return text
 
 
 def directory(text: str) -> str:
-    """Validate a relative path that does not leave its base directory."""
+    """Validate that a path does not leave its base directory."""
     if ".." in text.split("/"):
         allowed = "a path without '..'"
         raise PydanticCustomError("directory", "leads out of its directory", {"allowed": allowed})

@@ -13,7 +13,7 @@ ROOT = "all"
 
 @dataclass(frozen=True, slots=True)
 class RoleShape:
-    """Amounts of one role. `gpu` is milli-GPU on each of `devices` devices (1000 is a whole one)."""
+    """Amounts of one role. `gpu` is the milli-GPU on each of `devices` devices; 1000 is a whole device."""
 
     name: str
     min: int
@@ -36,7 +36,7 @@ class RoleShape:
     def amounts(self) -> Amounts:
         """Return the resources of one replica that count in quotas.
 
-        A request for GPU memory is counted once the replica is placed, as it depends on the device.
+        GPU memory is counted once the replica is placed, because its share depends on the device.
         """
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
@@ -52,12 +52,12 @@ class GroupShape:
 
 
 def tree_of(spec: WorkloadSpec) -> GroupShape:
-    """Return the gang as one group with the `need` and `topology` of the document."""
+    """Return the whole gang as one group with the `need` and `topology` of the document."""
     return _group(ROOT, spec)
 
 
 def smallest_gang(shape: GroupShape | RoleShape) -> int:
-    """Return the smallest number of replicas that makes the gang."""
+    """Return the smallest number of replicas with which the gang can run."""
     if isinstance(shape, RoleShape):
         return shape.min
     return sum(sorted(smallest_gang(child) for child in shape.children)[: shape.need])
@@ -97,7 +97,7 @@ def _role(role: RoleSpec) -> RoleShape:
 
 
 def _devices(role: RoleSpec) -> tuple[int, int]:
-    """Return milli-GPU per device, and the number of devices."""
+    """Return the milli-GPU per device and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1
     if role.gpu == 0:

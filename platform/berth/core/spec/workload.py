@@ -97,11 +97,11 @@ class WorkloadSpec(Document):
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:
-        """Every role of the tree, in document order."""
+        """All roles of the tree, in document order."""
         return tuple(_leaves(self))
 
     def argv_of(self, role: RoleSpec) -> tuple[str, ...]:
-        """Return the arguments that a replica of the role runs; a single text is a shell command."""
+        """Return the command line of the role's replicas. A single string is a shell command."""
         if role.idle:
             return IDLE
         command = role.command if role.command is not None else self.command
@@ -116,7 +116,7 @@ class WorkloadSpec(Document):
         return {**self.env, **role.env}
 
     def document(self) -> dict[str, Any]:
-        """Return the document to store: without defaults; it parses to an equal spec."""
+        """Return the document to store, without defaults. Parsing it yields an equal spec."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
