@@ -1,4 +1,4 @@
-"""Let requests wait for a wake-up without a thread or connection each."""
+"""Let requests wait for a wake-up without a thread or connection per request."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from django.db import connection
 from berth.db.wake import Waiter, wake
 
 PATIENCE_SECONDS = 5.0
-KEYS_AT_ONCE = 150  # bytes of one notification; PostgreSQL allows 8,000
+KEYS_AT_ONCE = 150  # keys per notification: PostgreSQL limits its payload to 8,000 bytes
 EVERYBODY = "reconnected"  # notifications may have been missed
 
 
@@ -28,17 +28,17 @@ class Wakeup:
         self.key = key
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
-        self._rung.set()  # set at first: something may have happened before the request listened
+        self._rung.set()  # set initially: something may have happened before the request listened
 
     def ring(self) -> None:
         """Set the event; safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._rung.set)
-        except RuntimeError:  # the loop has ended, and the request with it
+        except RuntimeError:  # the event loop has closed, and the request with it
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a ring or the timeout. A ring since the last wait counts."""
+        """Wait for a ring or the timeout. Return at once if there was a ring since the last wait."""
         try:
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
@@ -48,7 +48,7 @@ class Wakeup:
 
 
 class Bell:
-    """One listening thread per process; it runs while requests wait, and a little longer."""
+    """One listening thread per process, which runs while requests wait, and a little longer."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -66,15 +66,15 @@ class Bell:
 
     def remove(self, wakeup: Wakeup) -> None:
         with self._lock:
-            there = self._wakeups.get(wakeup.key, set())
-            there.discard(wakeup)
-            if not there:
+            waiting = self._wakeups.get(wakeup.key, set())
+            waiting.discard(wakeup)
+            if not waiting:
                 self._wakeups.pop(wakeup.key, None)
 
     def _listen(self) -> None:
         try:
             with Waiter(self._name) as waiter:
-                while self._wanted():
+                while self._has_waiters():
                     heard = waiter.wait(PATIENCE_SECONDS).reasons
                     self._ring(frozenset(key for keys in heard for key in keys.split()))
         finally:
@@ -83,7 +83,7 @@ class Bell:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
-    def _wanted(self) -> bool:
+    def _has_waiters(self) -> bool:
         with self._lock:
             if not self._wakeups:
                 self._thread = None
@@ -91,7 +91,7 @@ class Bell:
 
     def _ring(self, keys: frozenset[str]) -> None:
         with self._lock:
-            named = list(self._wakeups) if EVERYBODY in keys else keys
-            wakeups = [wakeup for key in named for wakeup in self._wakeups.get(key, ())]
+            rung = list(self._wakeups) if EVERYBODY in keys else keys
+            wakeups = [wakeup for key in rung for wakeup in self._wakeups.get(key, ())]
         for wakeup in wakeups:
             wakeup.ring()

@@ -1,4 +1,4 @@
-"""Named crash points between two steps, where tests stop the process."""
+"""Named points between two steps at which tests stop the process."""
 
 from collections.abc import Callable
 

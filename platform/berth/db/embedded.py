@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL, for installations without a database server."""
+"""Embedded PostgreSQL for installations without a database server."""
 
 import contextlib
 import fcntl
@@ -38,7 +38,7 @@ SETTINGS = {
     "listen_addresses": "",
     "max_connections": "80",
     "shared_buffers": "64MB",
-    "work_mem": "16MB",  # a month of usage is added up in memory
+    "work_mem": "16MB",  # to add up a month of usage in memory
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -54,9 +54,9 @@ class DatabaseTrouble(Exception):
 class Embedded:
     """One PostgreSQL cluster in `data`, reached through a socket that only its owner (and root) can open.
 
-    Every connection is made by the role `berth_app`, which is no superuser, with the password in
-    `password_file`. The superuser cannot connect at all: `_run_alone` acts in its name, without a server.
-    `creates_databases`: the role may also create databases, as tests do.
+    Clients connect as the role `berth_app`, which is not a superuser, with the password in `password_file`.
+    The superuser cannot connect at all: `_run_alone` executes its statements, without a server.
+    With `creates_databases`, the role may also create databases, as tests do.
     """
 
     data: Path
@@ -75,7 +75,7 @@ class Embedded:
         return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{mark}"
 
     def url(self, database: str = DATABASE) -> str:
-        """URL of the database; without a password before the first start."""
+        """Return the URL of the database, without a password before the first start."""
         try:
             login = f"{ROLE}:{self.password_file.read_text().strip()}"
         except FileNotFoundError:
@@ -83,31 +83,31 @@ class Embedded:
         return f"postgresql://{login}@/{database}?host={quote(str(self.socket), safe='/')}"
 
     def prepare(self) -> None:
-        """Create the cluster if it is missing, and restrict one from an older release to password logins.
+        """Create the cluster if it is missing. Restrict a cluster of an older release to password logins.
 
-        Raises DatabaseTrouble for a cluster that these programs cannot read.
+        Raises DatabaseTrouble for a cluster of another PostgreSQL version.
         """
-        made = self.data / "PG_VERSION"
-        if not made.exists():
+        version_file = self.data / "PG_VERSION"
+        if not version_file.exists():
             self._create()
-        if (version := made.read_text().strip()) != str(VERSION):
+        if (version := version_file.read_text().strip()) != str(VERSION):
             raise DatabaseTrouble(
                 f"{self.data} has data of PostgreSQL {version}, but this release includes {VERSION}: "
                 "dump it with the old release, or run a server of your own and set DATABASE_URL."
             )
-        _own(self.socket)
+        _claim_directory(self.socket)
         self._remove_stale_locks()
         self._restrict_logins()
 
     def command(self) -> list[str]:
-        """Return the command of the server, which ends with this process. SIGINT disconnects its clients."""
+        """Return the server command. The server ends with this process; SIGINT disconnects its clients."""
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
         command = [str(programs() / "postgres"), "-D", str(self.data), *options]
         return tied(command, by=signal.SIGINT, account=_account())
 
     def holder(self) -> int | None:
-        """Return the process id of the server that runs this cluster, None if there is none."""
+        """Return the process id of the server that runs this cluster, or None if there is no server."""
         try:
             pid = int((self.data / "postmaster.pid").read_text().split()[0])
             program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
@@ -116,7 +116,7 @@ class Embedded:
         return pid if Path(os.fsdecode(program)).name == "postgres" else None
 
     def answers(self) -> bool:
-        """Return whether the server accepts connections. Raises DatabaseTrouble for a refused password."""
+        """Return whether the server accepts connections. Raises DatabaseTrouble for a rejected password."""
         try:
             psycopg.connect(self.url(), connect_timeout=2).close()
         except psycopg.OperationalError as error:
@@ -129,7 +129,7 @@ class Embedded:
         return True
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
-        """Wait until the server answers. Raises DatabaseTrouble if it does not."""
+        """Wait until the server accepts connections. Raises DatabaseTrouble if that takes too long."""
         deadline = time.monotonic() + seconds
         while not self.answers():
             if server.poll() is not None:
@@ -139,12 +139,12 @@ class Embedded:
             time.sleep(0.02)
 
     def _create(self) -> None:
-        """Create the cluster beside its place, then move it there: an interrupted initdb leaves no half."""
+        """Create the cluster under a draft name, so that an interrupted initdb leaves no partial cluster."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _own(self.data)
+        _claim_directory(self.data)
         draft = self.data.with_name(f".{self.data.name}.new")
-        shutil.rmtree(draft, ignore_errors=True)  # of a start that was interrupted
-        _own(draft)
+        shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted start
+        _claim_directory(draft)
         command = [str(programs() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
         options = ["--auth=reject", "--locale=C.UTF-8", "--no-instructions"]
         if self.settings.get("fsync") == "off":
@@ -155,16 +155,16 @@ class Embedded:
                 draft.replace(self.data)
                 return
             except OSError as error:
-                reason = f"{error.strerror}. Move what is in it elsewhere, then start Berth again."
+                reason = f"{error.strerror}. Move its contents elsewhere, then start Berth again."
         else:
             reason = done.stderr.strip()[-500:]
         shutil.rmtree(draft, ignore_errors=True)
         raise DatabaseTrouble(f"PostgreSQL could not create {self.data}: {reason}")
 
     def _restrict_logins(self) -> None:
-        """Set up the role, its password and its database, unless this release has done so already.
+        """Set up the role, its password and its database, unless this release has already done so.
 
-        pg_hba.conf is written last: a start that was interrupted here does all of it again.
+        pg_hba.conf is written last, so that the start after an interruption repeats all steps.
         """
         hba = self.data / "pg_hba.conf"
         if hba.read_text() == HBA and self.password_file.exists():
@@ -177,7 +177,7 @@ class Embedded:
     def _run_alone(self, database: str, statements: list[str]) -> str:
         """Execute statements as the superuser, in a process that accepts no connections.
 
-        Returns what they print. Raises DatabaseTrouble at the first that fails.
+        Returns their output. Raises DatabaseTrouble at the first statement that fails.
         """
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
@@ -222,7 +222,7 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
 
 @contextlib.contextmanager
 def running_database(*, wanted: bool = True) -> Iterator[None]:
-    """Yield the running server, or one started for the length of the block."""
+    """Use the running server, or run one for the length of the block."""
     cluster = Embedded(home() / "postgres")
     if not wanted or cluster.holder():
         yield
@@ -244,7 +244,7 @@ def programs() -> Path:
 
 
 def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program of PostgreSQL to its end, as PostgreSQL's account. It is killed if this process ends."""
+    """Run a PostgreSQL program to completion, as PostgreSQL's user. Kill the program if this process ends."""
     return subprocess.run(
         tied(command, by=signal.SIGKILL, account=_account()),
         input=text,
@@ -256,18 +256,18 @@ def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[s
 
 
 def _account() -> tuple[int, int] | None:
-    """Return the system user of PostgreSQL, which refuses to run as root; None for other users."""
+    """Return PostgreSQL's system user (uid, gid), since PostgreSQL refuses to run as root; else None."""
     if os.geteuid() != 0:
         return None
     try:
         entry = pwd.getpwnam(ACCOUNT)
     except KeyError:
-        entry = _made_account()
+        entry = _create_account()
     return entry.pw_uid, entry.pw_gid
 
 
-def _made_account() -> pwd.struct_passwd:
-    """Create the system user under a lock: two programs at once could create it with different ids."""
+def _create_account() -> pwd.struct_passwd:
+    """Create the system user under a lock: two concurrent programs could create it with different ids."""
     with Path("/run/berth-account.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -279,11 +279,11 @@ def _made_account() -> pwd.struct_passwd:
             return pwd.getpwnam(ACCOUNT)
 
 
-def _own(directory: Path) -> None:
-    """Create the directory, accessible only by the server's user.
+def _claim_directory(directory: Path) -> None:
+    """Create the directory so that only the server's user can access it.
 
-    Its parent may be world-writable (/tmp), so a directory of another user, or a link, is refused. Raises
-    DatabaseTrouble.
+    Its parent may be world-writable (/tmp). Raises DatabaseTrouble for a link, or for a directory of another
+    user.
     """
     account = _account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Roles of the embedded PostgreSQL: which one may connect, and what it owns."""
+"""Login role of the embedded PostgreSQL, and its ownership of the database."""
 
 import os
 import secrets
@@ -15,8 +15,8 @@ local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """
 PRIVATE = 0o600
-# Everything in the database that belongs to the superuser and to no extension; indexes and the sequences of
-# columns follow their tables. REASSIGN OWNED refuses this role: it owns PostgreSQL's own catalogue as well.
+# Change the owner of every object that the superuser owns, except the objects of extensions. Indexes and
+# column sequences follow their tables. REASSIGN OWNED refuses a role that owns PostgreSQL's catalogue.
 HAND_OVER = f"""
 DO $do$
 DECLARE statement text;
@@ -38,7 +38,7 @@ BEGIN
       AND owner = '{SUPERUSER}'::regrole
       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = id AND d.deptype IN ('a', 'e', 'i'))
   LOOP EXECUTE statement; END LOOP;
-END $do$"""  # noqa: S608 - nothing but the constants above
+END $do$"""  # noqa: S608 - only the constants above
 CREATE_ROLE = f"""
 DO $do$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{ROLE}') THEN CREATE ROLE {ROLE}; END IF;
@@ -49,9 +49,9 @@ RunAlone = Callable[[str, list[str]], str]
 
 
 def restrict(run_alone: RunAlone, password: str, *, creates_databases: bool) -> None:
-    """Create the role and its database, or hand an existing database over to it. Safe to repeat.
+    """Create the role and its database, or make the role the owner of an existing one. Safe to repeat.
 
-    `run_alone` executes statements in a database as the superuser and returns what they print.
+    `run_alone` executes statements in a database as the superuser and returns their output.
     """
     options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if creates_databases else 'NOCREATEDB'}"
     set_password = f"ALTER ROLE {ROLE} {options} PASSWORD '{password}'"

@@ -1,7 +1,7 @@
-"""The loop of a process that works only while it holds a lease.
+"""Loop of a process that works only while it holds a lease.
 
-Any number of processes may run it. One leads; the others stand by and ask again every second. Between two
-rounds the process sleeps; a notification from the database, a readable file or `end` wakes it.
+Any number of processes may run the loop. One of them leads, and the others try to acquire the lease every
+second. Between two rounds the process sleeps. A database notification, a readable file or `end` wakes it.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from berth.db.wake import Waiter, Woken
 log = logging.getLogger(__name__)
 
 STANDBY_SECONDS = 1.0
-FAILED_SECONDS = 2.0  # the pause after a round that raised
-PAUSE_FIRST, PAUSE_LONGEST = 0.1, 2.0  # while the database is away
-TIMEOUT = "tick"  # the trigger of a round that nothing woke
+FAILED_SECONDS = 2.0  # pause after a round that raised an error
+PAUSE_FIRST, PAUSE_LONGEST = 0.1, 2.0  # pauses while the database is unavailable
+TIMEOUT = "tick"  # trigger of a round that follows a timeout
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,11 +56,11 @@ class LeaderLoop(ABC):
         return ()
 
     def trigger(self, waiter: Waiter, woken: Woken) -> str:
-        """Name what ended the sleep."""
+        """Return the trigger of the next round: the reason for which the sleep ended."""
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
-        """Finish the present round, then release the lease. A signal handler may call this."""
+        """Finish the current round, then release the lease. A signal handler may call this method."""
         self._ending = True
         os.eventfd_write(self._bell, 1)
 
@@ -71,7 +71,7 @@ class LeaderLoop(ABC):
             waiter: Waiter | None = None
             while not self._ending:
                 waiter = waiter or self._listen(stack)
-                seconds = self._guarded(trigger)
+                seconds = self._step_safely(trigger)
                 trigger = self._sleep(waiter, seconds)
         self._release()
 
@@ -84,7 +84,7 @@ class LeaderLoop(ABC):
         return self.work(trigger)
 
     def leads(self) -> bool:
-        """True while no other process can lead; renews the lease once a third of it has passed."""
+        """Return True while no other process can lead. Renew the lease after a third of its duration."""
         now = time.monotonic()
         if now - self._renewed < self.lease_seconds / 3:
             return True
@@ -103,17 +103,17 @@ class LeaderLoop(ABC):
         self.on_lead_gained(held)
         return True
 
-    def _guarded(self, trigger: str) -> float:
+    def _step_safely(self, trigger: str) -> float:
         try:
             seconds = self.step(trigger)
             self._pause = PAUSE_FIRST
             return seconds
         except LeadershipLost as error:
             log.warning("lost the lead of %s: %s", self.name, error)
-            self._forget()
+            self._drop_lead()
             return STANDBY_SECONDS
         except (OperationalError, InterfaceError) as error:
-            log.warning("the database is away, trying again in %.1f s: %s", self._pause, error)
+            log.warning("the database is unavailable, trying again in %.1f s: %s", self._pause, error)
             connection.close()
             pause, self._pause = self._pause, min(PAUSE_LONGEST, 2 * self._pause)
             return pause
@@ -129,7 +129,7 @@ class LeaderLoop(ABC):
             return None
 
     def _sleep(self, waiter: Waiter | None, seconds: float) -> str:
-        """Return what ended the sleep."""
+        """Sleep, and return the trigger of the next round."""
         if self.held is not None:
             seconds = min(seconds, self.lease_seconds / 3)
         if waiter is None:
@@ -138,7 +138,7 @@ class LeaderLoop(ABC):
         woken = waiter.wait(seconds)
         return TIMEOUT if self._ending else self.trigger(waiter, woken)
 
-    def _forget(self) -> None:
+    def _drop_lead(self) -> None:
         self.held = None
         self.on_lead_lost()
 
@@ -146,4 +146,4 @@ class LeaderLoop(ABC):
         if self.held is not None:
             with contextlib.suppress(DatabaseError, InterfaceError):
                 lease.release(self.held)
-        self._forget()
+        self._drop_lead()

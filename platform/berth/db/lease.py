@@ -1,6 +1,6 @@
-"""Leader election by a lease with fencing, timed by the database clock.
+"""Leader election by a fenced lease.
 
-Times come from the database, so clocks of machines may differ.
+All times come from the database, so the clocks of machines may differ.
 """
 
 import os
@@ -50,7 +50,7 @@ class Held:
 
 
 class LeadershipLost(Exception):
-    """Another process leads now; nothing of this block was written."""
+    """Another process leads now, and this block wrote nothing."""
 
 
 def this_process() -> str:
@@ -58,7 +58,7 @@ def this_process() -> str:
 
 
 def acquire(name: str, holder: str, ttl: float) -> Held | None:
-    """Return the lease for `ttl` seconds if it is free, expired or already ours, otherwise None."""
+    """Return the lease for `ttl` seconds if it is free, expired or already held by `holder`, else None."""
     with connection.cursor() as cursor:
         cursor.execute(TAKE, {"name": name, "holder": holder, "ttl": ttl})
         row = cursor.fetchone()
@@ -76,7 +76,7 @@ def release(held: Held) -> bool:
 
 @contextmanager
 def fenced(held: Held) -> Iterator[None]:
-    """Run a transaction that commits only while `held` leads; a successor waits for the commit.
+    """Run a transaction that commits only while `held` leads. A successor waits for the commit.
 
     Raises LeadershipLost.
     """

@@ -1,10 +1,10 @@
-"""The lease table: one row per task that only one process may do."""
+"""Lease table: one row per task that only one process may run at a time."""
 
 from django.db import models
 
 
 class Lease(models.Model):
-    """Lease held until `expires_at` by the database's clock; every new holder raises `epoch`."""
+    """Lease that lasts until `expires_at` on the database's clock. Every new holder increments `epoch`."""
 
     name = models.CharField(max_length=40, primary_key=True)
     holder = models.CharField(max_length=200, blank=True)

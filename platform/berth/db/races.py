@@ -7,5 +7,5 @@ LOST_RACES = (DeadlockDetected, SerializationFailure, LockNotAvailable)
 
 
 def is_lost_race(error: Error) -> bool:
-    """Return whether the error is a lost race: the connection and outer transactions remain usable."""
+    """Return whether the error is a lost race, which leaves the connection and outer transactions usable."""
     return isinstance(error.__cause__, LOST_RACES)

@@ -11,9 +11,9 @@ from berth.core.errors import NotFound
 
 @contextmanager
 def with_living_references(what: str) -> Iterator[None]:
-    """Run a transaction whose references are checked at its end, not at the commit of an outer one.
+    """Run a transaction, and check its references at its end rather than at the outer commit.
 
-    From then on a deletion of the referenced rows waits for the commit. Raises NotFound, which names `what`.
+    From then on, a deletion of the referenced rows waits for the commit. Raises NotFound for `what`.
     """
     try:
         with transaction.atomic():

@@ -18,8 +18,8 @@ REST_BEFORE_RECONNECT = 0.25
 def wake(name: str, reason: str = "") -> None:
     """Notify the loop after the current transaction commits.
 
-    NOTIFY is a statement of its own, because inside a transaction it would serialize commits. A wake-up
-    that is lost in a crash delays the loop until its next tick.
+    NOTIFY is a separate statement, because it would serialize commits inside a transaction. If a crash loses
+    a wake-up, the loop runs at its next tick.
     """
     transaction.on_commit(partial(_notify, name, reason), robust=True)
 
@@ -35,7 +35,7 @@ def _channel(name: str) -> str:
 
 @dataclass(frozen=True)
 class Woken:
-    """Result of `wait`: reasons of notifications and readable files; both empty after a timeout."""
+    """Result of `wait`: notification reasons and readable files. Both are empty after a timeout."""
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()
@@ -45,9 +45,9 @@ class Woken:
 
 
 class Waiter:
-    """Listen on a connection of its own, and reconnect when the database restarts.
+    """Listener on a separate connection, which reconnects when the database restarts.
 
-    After a reconnect the reason is "reconnected", because notifications may have been missed.
+    After a reconnect, the reason is "reconnected", because notifications may have been missed.
     """
 
     def __init__(self, name: str, files: Iterable[int] = ()) -> None:
@@ -57,28 +57,28 @@ class Waiter:
         self._was_connected = False
 
     def __enter__(self) -> Self:
-        self._connected()
+        self._connect()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self._forget()
+        self._disconnect()
 
     def wait(self, seconds: float) -> Woken:
         deadline = time.monotonic() + seconds
         while True:
             missed = self._was_connected and self._connection is None
-            if self._connected() and missed:
+            if self._connect() and missed:
                 return Woken(frozenset({"reconnected"}), self._select(0)[1])
             left = max(0.0, deadline - time.monotonic())
-            reasons = self._heard()
+            reasons = self._received_reasons()
             heard, ready = self._select(0 if reasons else left)
-            reasons |= self._heard() if heard else frozenset()
+            reasons |= self._received_reasons() if heard else frozenset()
             if reasons or ready or time.monotonic() >= deadline:
                 return Woken(reasons, ready)
 
-    def _connected(self) -> bool:
+    def _connect(self) -> bool:
         if self._connection is None:
             try:
                 self._connection = _listen(self.name)
@@ -101,23 +101,23 @@ class Waiter:
             ready = {key.fd for key, _ in selector.select(seconds)}
         return socket in ready, frozenset(ready - {socket})
 
-    def _heard(self) -> frozenset[str]:
+    def _received_reasons(self) -> frozenset[str]:
         if self._connection is None:
             return frozenset()
         try:
             return frozenset(note.payload for note in self._connection.notifies(timeout=0))
         except psycopg.OperationalError:
-            self._forget()
+            self._disconnect()
             return frozenset()
 
-    def _forget(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Open a connection of its own: Django's may be in a transaction, and belongs to its thread."""
+    """Open a separate connection: Django's belongs to its thread and may be in a transaction."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)
