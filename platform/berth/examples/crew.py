@@ -1,7 +1,7 @@
-"""Rendezvous of training ranks that tolerates members joining and leaving.
+"""Rendezvous of training ranks that tolerates ranks that join and leave.
 
-Rank 0 keeps the list of members. Before each step it sends "go". When the list has changed or a step has
-failed, it sends its state and a new ring instead, so that all ranks stay in step.
+Rank 0 keeps the list of members and sends "go" before each step. When the list has changed or a step has
+failed, rank 0 sends its state and a new ring instead, so that all ranks stay in step.
 """
 
 import socket
@@ -51,7 +51,7 @@ class Member:
         return cls(control, listener)
 
     def next_step(self, state: State) -> State | None:
-        """Return the state from which to take the next step, None after the last."""
+        """Return the state from which to take the next step, or None after the last step."""
         while True:
             try:
                 header, body = receive(self.control)
@@ -79,12 +79,12 @@ class Member:
         try:
             self.ring = Ring(self.listener, header["addresses"], header["position"], header["epoch"])
         except ConnectionError:
-            self.ring = None  # the leader's ring breaks too, and it starts a new one
+            self.ring = None  # the leader's ring breaks too, and the leader forms a new ring
 
 
 @dataclass
 class Leader:
-    """Rank 0. It begins once `size` ranks are there, including itself."""
+    """Rank 0. Training begins once `size` ranks, including rank 0, have joined."""
 
     server: socket.socket
     size: int
@@ -98,49 +98,49 @@ class Leader:
         return cls(socket.create_server(address), size)
 
     def gather(self) -> None:
-        """Wait for the first crew to be complete."""
+        """Wait until all ranks of the initial crew have joined."""
         deadline = time.monotonic() + PATIENCE
         while len(self.members) < self.size - 1:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks came")
-            self._let_in(0.05)
+                raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks have joined")
+            self._accept_members(0.05)
 
     def next_step(self, state: State) -> None:
-        """Send all ranks into the next step."""
-        changed = self._let_in(0) | self._let_go()
+        """Start the next step on all ranks."""
+        changed = self._accept_members(0) | self._drop_ended_members()
         while changed or self.ring is None:
-            changed = not self._form_ring(state) or self._let_go()
+            changed = not self._form_ring(state) or self._drop_ended_members()
         for rank in list(self.members):
-            self._tell(rank, {"say": "go"})
+            self._send(rank, {"say": "go"})
 
     def lost_ring(self) -> None:
         self.ring = None
 
     def finish(self) -> None:
         for rank in list(self.members):
-            self._tell(rank, {"say": "done"})
+            self._send(rank, {"say": "done"})
 
-    def _let_in(self, seconds: float) -> bool:
-        came = False
+    def _accept_members(self, seconds: float) -> bool:
+        joined = False
         while True:
             self.server.settimeout(seconds)
             try:
                 control, _ = self.server.accept()
             except (TimeoutError, BlockingIOError):
-                return came
+                return joined
             control.settimeout(5)
             try:
                 header, _ = receive(control)
             except OSError:
                 continue
             rank, (host, port) = int(header["rank"]), header["address"]
-            if rank in self.members:  # it was restarted
+            if rank in self.members:  # the rank was restarted
                 self._drop(rank)
             self.members[rank] = control, (host, port)
-            came = True
+            joined = True
 
-    def _let_go(self) -> bool:
-        """Drop members that have ended. They send one message only, so anything readable is the end."""
+    def _drop_ended_members(self) -> bool:
+        """Drop members that have ended. Members send only one message, so a readable socket is closed."""
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:
             self._drop(rank)
@@ -155,7 +155,7 @@ class Leader:
         body = state.to_bytes()
         for position, rank in enumerate(ranks, start=1):
             header = {"say": "ring", "epoch": self.epoch, "addresses": addresses, "position": position}
-            self._tell(rank, header, body)
+            self._send(rank, header, body)
         try:
             self.ring = Ring(self.listener, addresses, 0, self.epoch)
         except ConnectionError:
@@ -163,7 +163,7 @@ class Leader:
             self.ring = None
         return self.ring is not None
 
-    def _tell(self, rank: int, header: dict[str, Any], body: bytes = b"") -> None:
+    def _send(self, rank: int, header: dict[str, Any], body: bytes = b"") -> None:
         try:
             send(self.members[rank][0], header, body)
         except OSError:

@@ -11,7 +11,7 @@ INPUTS, CLASSES = 6, 2
 
 @dataclass(slots=True)
 class State:
-    """State of the training: equal states continue equally."""
+    """Training state. Training is deterministic: equal states lead to equal results."""
 
     step: int
     weights: Array
@@ -36,7 +36,7 @@ def first_state(hidden: int, seed: int) -> State:
 
 
 def examples(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the batch of a step. It is the same on all ranks, so results do not depend on their number."""
+    """Return the batch of a step. All ranks get the same batch, so their number does not affect results."""
     rng = np.random.default_rng([seed, step])
     kind = rng.integers(0, CLASSES, count)
     turn = np.sqrt(rng.random(count)) * 2 * np.pi
@@ -49,7 +49,7 @@ def examples(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]
 
 
 def sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) -> Array:
-    """Return gradient, loss and number of correct predictions, summed over the examples."""
+    """Return the gradient, the loss and the number of correct predictions, summed over the examples."""
     first, second, last = _parts(state.weights, hidden)
     one = np.tanh(features @ first)
     two = np.tanh(one @ second)
@@ -69,7 +69,7 @@ def sums(state: State, hidden: int, features: Array, kind: NDArray[np.int64]) ->
 
 
 def advance(state: State, gradient: Array, rate: float) -> None:
-    """Take one step of Adam."""
+    """Take one Adam step."""
     state.step += 1
     state.mean += 0.1 * (gradient - state.mean)
     state.spread += 0.001 * (gradient**2 - state.spread)

@@ -1,4 +1,4 @@
-"""Ring all-reduce: every rank ends with bitwise identical sums."""
+"""Ring all-reduce that gives all ranks bitwise identical sums."""
 
 import select
 import socket
@@ -13,8 +13,10 @@ PATIENCE, PATIENCE_TO_FORM = 30.0, 5.0
 
 
 class Ring:
-    """Connections to the next rank and from the previous one. Any trouble is a ConnectionError, and closes
-    both: so the news goes round."""
+    """Connections to the next rank and from the previous rank.
+
+    Any failure raises ConnectionError and closes both connections, so that it spreads around the ring.
+    """
 
     def __init__(
         self, listener: socket.socket, addresses: Sequence[Address], position: int, epoch: int
@@ -37,7 +39,7 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Return the sum of all ranks' vectors: chunks go round once to be summed, once to be shared."""
+        """Return the sum of all ranks' vectors. Chunks circulate once for summing and once for sharing."""
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]
@@ -59,7 +61,7 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Send and receive at once: if all sent first, full buffers would block all."""
+        """Send and receive simultaneously: if every rank sent first, full buffers would block all ranks."""
         assert self._next is not None
         assert self._before is not None
         out, received = memoryview(chunk.tobytes()), bytearray()
@@ -67,7 +69,7 @@ class Ring:
             wants = [self._before] if len(received) < count * 8 else []
             readable, writable, _ = select.select(wants, [self._next] if out else [], [], PATIENCE)
             if not readable and not writable:
-                raise TimeoutError("no neighbour answers")
+                raise TimeoutError("no neighbour is responding")
             if writable:
                 out = out[self._next.send(out) :]
             if readable:

@@ -1,9 +1,9 @@
 """Data-parallel training on CPUs with any number of ranks.
 
-It is a real data-parallel job: gradients are summed over a ring of TCP connections, and the loss falls.
+This is a real data-parallel job: gradients are summed over a ring of TCP connections, and the loss falls.
 Rank 0 saves a checkpoint in BERTH_WORKSPACE at regular steps and on SIGTERM, and the next start continues
 from it.
-Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as a single rank.
+Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the program runs as a single rank.
 """
 
 import argparse
@@ -41,13 +41,13 @@ class Job:
 
 
 class StopRequest:
-    """Whether SIGTERM was received. Training stops after the current step."""
+    """SIGTERM handler. After SIGTERM, training stops at the end of the current step."""
 
     def __init__(self) -> None:
         self.received = False
-        signal.signal(signal.SIGTERM, self._note)
+        signal.signal(signal.SIGTERM, self._on_signal)
 
-    def _note(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.received = True
 
 
@@ -110,7 +110,7 @@ def follow(job: Job, crew: Member, stop: StopRequest) -> int:
 
 
 def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
-    """Train on this rank's share of the batch; return loss and accuracy. A failure changes nothing."""
+    """Train on this rank's share of the batch; return loss and accuracy. A failure leaves `state` as is."""
     features, kind = examples(state.step, job.batch, job.seed)
     own = slice(ring.position, None, ring.size)
     ours = sums(state, job.hidden, features[own], kind[own])
@@ -142,7 +142,9 @@ def _job(arguments: Sequence[str] | None) -> Job:
     parser.add_argument("--hidden", type=int, default=32, help="width of the two hidden layers")
     parser.add_argument("--rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--step-seconds", type=float, default=0.0, help="more work, shared by the ranks")
+    parser.add_argument(
+        "--step-seconds", type=float, default=0.0, help="extra seconds per step, divided among the ranks"
+    )
     parser.add_argument("--checkpoint-every", type=int, default=50)
     parser.add_argument("--report-every", type=int, default=20)
     parser.add_argument("--json", dest="as_json", action="store_true")

@@ -13,7 +13,7 @@ def main() -> int:
     try:
         facts = facts_of()
     except (KeyError, ValueError) as error:
-        logging.critical("This is no pod of a session: %s is missing or wrong.", error)  # noqa: LOG015
+        logging.critical("This is not a session pod: %s is missing or invalid.", error)  # noqa: LOG015
         return 2
     return Worker(facts).live()
 
@@ -22,4 +22,4 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a thread whose call cannot be stopped must not keep the pod running
+    os._exit(code)  # a thread with a call that cannot be stopped must not keep the pod running

@@ -16,7 +16,7 @@ TEXT_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a call: value, error (the function raised), failed (it could not run) or interrupted."""
+    """Outcome of a call: value, error (the function raised), failed (the call did not run) or interrupted."""
 
     kind: str
     details: dict[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Outcome:
 
 
 def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
-    """Run a call and return its outcome; never raise. A result has at most `most` bytes."""
+    """Run a call and return its outcome, never raising. A result has at most `most` bytes."""
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except BaseException as error:  # unpickling may raise anything
@@ -35,7 +35,8 @@ def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
         return interrupted("its node was removed")
     except BaseException as error:
         if was_lost(error):
-            return interrupted(f"Ray lost what it ran on: {type(error).__qualname__}: {_words(error)}"[:2000])
+            cause = f"{type(error).__qualname__}: {_error_text(error)}"
+            return interrupted(f"Ray lost what it ran on: {cause}"[:2000])
         return raised(error, most)
     try:
         data = cloudpickle.dumps(value)
@@ -47,7 +48,7 @@ def run(payload: bytes, plugins: Sequence[Plugin], most: int) -> Outcome:
 
 def raised(error: BaseException, most: int) -> Outcome:
     """Return the outcome of an error: its text, and the pickled error if possible."""
-    details = _details(type(error).__qualname__, _words(error), error)
+    details = _details(type(error).__qualname__, _error_text(error), error)
     try:
         data = cloudpickle.dumps(error)
         cloudpickle.loads(data)  # many errors can be pickled but not unpickled
@@ -58,12 +59,12 @@ def raised(error: BaseException, most: int) -> Outcome:
 
 def failed(kind: str, what: str, error: BaseException) -> Outcome:
     advice = hint(error) if kind == "PluginFailed" else ""
-    message = f"{what}: {type(error).__qualname__}: {_words(error)}{advice}"
+    message = f"{what}: {type(error).__qualname__}: {_error_text(error)}{advice}"
     return Outcome("failed", _details(kind, message, error))
 
 
 def hint(error: BaseException) -> str:
-    """Return what to do about a plugin's error, or nothing."""
+    """Return advice about a plugin's error, or an empty string."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]
@@ -83,17 +84,17 @@ def _too_large(what: str, size: int, most: int) -> Outcome:
 
 
 def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
-    lines = traceback.format_exception(type(error), error, _theirs(error))
+    lines = traceback.format_exception(type(error), error, _user_traceback(error))
     return {"type": kind, "message": message[-4_000:], "traceback": "".join(lines)[-TEXT_MAX:]}
 
 
-def _theirs(error: BaseException) -> Any:
-    """Return the traceback without our own frame at the top."""
+def _user_traceback(error: BaseException) -> Any:
+    """Return the traceback without Berth's own frame at the top."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:

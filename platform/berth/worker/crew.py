@@ -1,4 +1,4 @@
-"""A worker's slots: take calls from one queue, put outcomes into another."""
+"""A worker's slots, which take calls from one queue and put outcomes into another."""
 
 import queue
 import threading
@@ -36,7 +36,7 @@ class Crew:
         self._orders.put(order)
 
     def close(self, patience: float) -> None:
-        """Start no further call; interrupt running calls after `patience` seconds."""
+        """Start no further calls. Interrupt running calls after `patience` seconds, and kill them later."""
         self._closing = True
         for _ in self._threads:
             self._orders.put(None)
@@ -55,7 +55,7 @@ class Crew:
             self.finished.put((number, calls.interrupted("its node was removed")))
 
     def close_slots(self) -> None:
-        """Close all slots at once; each leaves the contexts of its plugins."""
+        """Close all slots in parallel. Each slot exits the contexts of its plugins."""
         closers = [threading.Thread(target=slot.close, daemon=True) for slot in self._slots]
         for closer in closers:
             closer.start()
@@ -71,8 +71,8 @@ class Crew:
                 self._running[order.number] = slot
             outcome = slot.run(order.payload)
             with self._lock:
-                given_up = self._running.pop(order.number, None) is None
-            if not given_up:
+                is_abandoned = self._running.pop(order.number, None) is None
+            if not is_abandoned:
                 self.finished.put((order.number, outcome))
 
     def _busy(self) -> list[Slot]:

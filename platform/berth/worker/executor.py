@@ -1,4 +1,4 @@
-"""An executor process that runs calls one after another inside its plugins."""
+"""Executor process that runs calls one after another within the contexts of its plugins."""
 
 import logging
 import signal
@@ -19,16 +19,16 @@ LENGTH = struct.Struct(">Q")
 
 
 def main(number: int) -> None:
-    """Run calls until the worker closes its end of the socket pair; `number` is the descriptor of ours."""
+    """Run calls until the worker closes its end of the socket pair. `number` is our file descriptor."""
     line = socket.socket(fileno=number)
-    # A stopped pod signals all its processes, but the worker decides when this one ends.
-    signal.signal(signal.SIGTERM, _nothing)
-    signal.signal(signal.SIGINT, _nothing)
+    # Stopping a pod signals all its processes, but the worker decides when this process ends.
+    signal.signal(signal.SIGTERM, _ignore_signal)
+    signal.signal(signal.SIGINT, _ignore_signal)
     [(header, setup)] = unpacked(receive(line) or packed([({}, b"")]))
     if not header:
         return
     session_ray.connect()
-    signal.signal(signal.SIGTERM, _nothing)  # Ray sets its own
+    signal.signal(signal.SIGTERM, _ignore_signal)  # Ray installs its own handler
     plugins, instance = cloudpickle.loads(setup)
     entered = HookContexts(Hook.AROUND_PROCESS)
     try:
@@ -44,7 +44,7 @@ def main(number: int) -> None:
 
 
 def _run(payload: bytes, plugins: Any, instance: Any, entered: HookContexts, most: int) -> calls.Outcome:
-    """Run a call; the first one enters the contexts, once the variables of the process are set."""
+    """Run a call. The first call enters the plugin contexts, after the environment variables are set."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,9 +53,9 @@ def _run(payload: bytes, plugins: Any, instance: Any, entered: HookContexts, mos
             return calls.failed("PluginFailed", f"on node {instance.node_index}", error.__cause__ or error)
         return calls.run(payload, plugins, most)
     except KeyboardInterrupt:
-        return calls.interrupted("its node was taken away")
+        return calls.interrupted("its node was removed")
     finally:
-        signal.signal(signal.SIGINT, _nothing)
+        signal.signal(signal.SIGINT, _ignore_signal)
         sys.stdout.flush()
 
 
@@ -66,12 +66,12 @@ def send(line: socket.socket, frames: list[Frame]) -> None:
 
 
 def receive(line: socket.socket) -> bytes | None:
-    """Return one message, None if the other side has ended."""
-    head = _exactly(line, LENGTH.size)
-    return None if head is None else _exactly(line, LENGTH.unpack(head)[0])
+    """Return one message, or None if the other side has closed the connection."""
+    head = _receive_exactly(line, LENGTH.size)
+    return None if head is None else _receive_exactly(line, LENGTH.unpack(head)[0])
 
 
-def _exactly(line: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(line: socket.socket, size: int) -> bytes | None:
     received = bytearray()
     while len(received) < size:
         part = line.recv(min(size - len(received), 1 << 20))
@@ -81,7 +81,7 @@ def _exactly(line: socket.socket, size: int) -> bytes | None:
     return bytes(received)
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Ignore a signal. SIG_IGN would be inherited by the processes that a function starts."""
 
 

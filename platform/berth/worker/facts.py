@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pools.plugins.facts import InstanceInfo
 
-MARGIN = 5.0  # seconds of the grace period reserved for sign-off
+MARGIN = 5.0  # seconds of the grace period that are reserved for signing off
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A worker's connection to its server: one per thread, with reconnects."""
+"""A worker's connections to its server: one per thread, reopened when they break."""
 
 import base64
 import http.client
@@ -24,12 +24,12 @@ class Rejected(Exception):
 
 
 class ServerUnreachable(Exception):
-    """The server did not answer in time."""
+    """The server did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Answer to the registration of a worker. `setup` is pickled by the client; only workers read it."""
+    """Response to a worker's registration. The client pickles `setup`, and only workers unpickle it."""
 
     error: str
     executor: str
@@ -54,7 +54,7 @@ class Orders:
 
 
 class Link:
-    """Requests of a worker, repeated while `goes_on` returns true."""
+    """Requests from a worker, retried while `goes_on` returns True."""
 
     def __init__(self, address: str, secret: str, goes_on: Callable[[], bool] = lambda: True) -> None:
         self._url = urlsplit(address)
@@ -63,18 +63,18 @@ class Link:
         self._own = threading.local()
 
     def hello(self, python: str, cloudpickle: str, *, ready: bool = False) -> Welcome:
-        """Register; call again with `ready` once the setup is done."""
+        """Register the worker. Call this again with `ready` once the setup is done."""
         request = {"python": python, "cloudpickle": cloudpickle, "ready": ready}
-        answer = json.loads(self._post("hello", request))
-        answer["setup"] = base64.b64decode(answer["setup"])
-        return Welcome(**{name: answer[name] for name in Welcome.__slots__})
+        response = json.loads(self._post("hello", request))
+        response["setup"] = base64.b64decode(response["setup"])
+        return Welcome(**{name: response[name] for name in Welcome.__slots__})
 
     def orders(self, having: Collection[int], wait: float) -> Orders:
         query = urlencode([("wait", f"{wait:g}"), *(("having", number) for number in having)])
         return _orders(self._request("GET", f"orders?{query}"))
 
     def results(self, frames: Iterable[Frame], having: Collection[int]) -> Orders:
-        """Send outcomes of calls; the answer may contain the next calls."""
+        """Send call outcomes. The response may contain the next calls."""
         query = urlencode([("having", number) for number in having])
         return _orders(self._request("POST", f"results?{query}", packed(frames), CONTENT_TYPE))
 
@@ -88,25 +88,25 @@ class Link:
         delay = FIRST_DELAY
         while True:
             try:
-                status, answer = self._once(method, what, body, kind)
+                status, response = self._send_request(method, what, body, kind)
             except (OSError, http.client.HTTPException) as error:
-                self._hang_up()
-                status, answer = 0, str(error).encode()
+                self._close_connection()
+                status, response = 0, str(error).encode()
             if 200 <= status < 300:
-                return answer
+                return response
             if status and status not in TRY_AGAIN:
-                raise Rejected(f"{what}: {status} {answer[:2000].decode(errors='replace')}")
+                raise Rejected(f"{what}: {status} {response[:2000].decode(errors='replace')}")
             if not self._goes_on():
-                raise ServerUnreachable(answer[:500].decode(errors="replace"))
+                raise ServerUnreachable(response[:500].decode(errors="replace"))
             time.sleep(delay * (0.5 + random.random()))  # noqa: S311
             delay = min(delay * 2, LONGEST_DELAY)
 
-    def _once(self, method: str, what: str, body: bytes | None, kind: str) -> tuple[int, bytes]:
+    def _send_request(self, method: str, what: str, body: bytes | None, kind: str) -> tuple[int, bytes]:
         connection = self._connection()
         headers = {**self._headers, **({"Content-Type": kind} if body is not None else {})}
         connection.request(method, f"{self._url.path}/api/v1/workers/{what}", body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
 
     def _connection(self) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
@@ -116,7 +116,7 @@ class Link:
             connection = self._own.connection = kind(self._url.netloc, timeout=TIMEOUT)
         return connection
 
-    def _hang_up(self) -> None:
+    def _close_connection(self) -> None:
         connection = getattr(self._own, "connection", None)
         if connection is not None:
             connection.close()

@@ -1,13 +1,13 @@
 """Start a Ray cluster from the pods of one run.
 
-The Ray cluster of a pool is not available to workloads: its secret allows code on all nodes, past all
-quotas. A session that needs tasks, actors or the joblib backend of Ray therefore starts its own cluster,
-which ends with its pods. Rank 0 is the head, and the secret is that of the run. This module uses only the
-standard library.
+Workloads have no access to a pool's Ray cluster: its secret would let them run code on all nodes, outside
+of all quotas. A session that needs Ray's tasks, actors or joblib backend therefore starts its own cluster,
+which ends with its pods. Rank 0 is the head, and the cluster's secret is derived from the run's. This module
+uses only the standard library.
 
     python -m berth.worker.own_ray python train.py
 
-As the command of a gang, this runs `train.py` on rank 0, with the other ranks as nodes of Ray until it ends.
+As the command of a gang, this runs `train.py` on rank 0. The other ranks are Ray nodes until it ends.
 """
 
 import ctypes
@@ -30,8 +30,8 @@ START_SECONDS = 90.0
 END_SECONDS = 8.0
 STARTED = "Ray runtime started"
 _PR_SET_PDEATHSIG = 1
-# Services without authentication are not started.
-_SILENCE = {
+# Settings that disable Ray services without authentication.
+_DISABLED_SERVICES = {
     "RAY_enable_metrics_collection": "false", "DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1",
 }  # fmt: skip
 
@@ -42,7 +42,7 @@ class NoRay(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Position of a pod in its run. `head` is the address at which rank 0 listens for the others."""
+    """Position of a pod in its run. `head` is the address at which rank 0 listens for the other ranks."""
 
     rank: int
     address: str
@@ -53,7 +53,7 @@ class Seat:
 
 
 def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
-    """Return the seat of this pod; its port is the one after the rendezvous port.
+    """Return the seat of this pod. The head's port is one above the rendezvous port.
 
     Raises KeyError or ValueError outside of a pod.
     """
@@ -69,7 +69,7 @@ def seat_of(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Seat:
 
 
 class OwnRay:
-    """Ray cluster of one run. Between `start` and `end`, `environment` has the variables of programs."""
+    """Ray cluster of one run. Between `start` and `end`, `environment` connects programs to the cluster."""
 
     def __init__(self, seat: Seat, memory: int = 200_000_000) -> None:
         self.seat, self._memory = seat, memory
@@ -88,7 +88,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """Session directory, which distinguishes the nodes of several pods on one machine."""
+        """Session directory, which distinguishes the Ray nodes of several pods on one machine."""
         assert self._place is not None
         return str(self._place / "ray")
 
@@ -97,17 +97,17 @@ class OwnRay:
         return self._process is not None and self._process.poll() is None
 
     def start(self, seconds: float = START_SECONDS, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Start Ray; return once this pod has joined. Ranks above 0 retry until the head is there.
+        """Start Ray, and return once this pod has joined. Ranks above 0 retry until the head is reachable.
 
         Raises NoRay after `seconds`, or when `goes_on` returns false.
         """
         if find_spec("ray") is None:
             raise NoRay("Ray is not installed where this pod runs")
-        self._place = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # paths of sockets must be short
+        self._place = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))  # socket paths must be short
         (self._place / "secret").write_text(hashlib.sha256(f"ray of {self.seat.secret}".encode()).hexdigest())
         (self._place / "secret").chmod(0o600)
         deadline = time.monotonic() + seconds
-        while not self._started(deadline):
+        while not self._try_start(deadline):
             if time.monotonic() >= deadline or not goes_on():
                 output = self._output()[-500:]
                 self.end()
@@ -121,8 +121,8 @@ class OwnRay:
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)
 
-    def _started(self, deadline: float) -> bool:
-        if self.seat.rank and not _answers(self.seat.head):
+    def _try_start(self, deadline: float) -> bool:
+        if self.seat.rank and not _is_listening(self.seat.head):
             return False
         if self._process is None or self._process.poll() is not None:
             self._process = self._spawn()
@@ -137,8 +137,8 @@ class OwnRay:
         with (self._place / "log").open("wb") as log:
             return subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                env={**os.environ, **_SILENCE, **self.environment}, start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 (it calls nothing but the kernel)
+                env={**os.environ, **_DISABLED_SERVICES, **self.environment}, start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (only a system call)
             )  # fmt: skip
 
     def _command(self) -> list[str]:
@@ -161,14 +161,14 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Return the exit code of the program; 0 on ranks that do not run it."""
+    """Return the exit code of the program, or 0 on ranks that do not run the program."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     own = OwnRay(seat_of(cpus=len(os.sched_getaffinity(0))))
     try:
         own.start()
         if own.seat.rank == 0:
             return subprocess.run(command, env={**os.environ, **own.environment}, check=False).returncode
-        while _answers(own.seat.head):
+        while _is_listening(own.seat.head):
             time.sleep(1.0)
         return 0
     except NoRay as missing:
@@ -188,7 +188,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             return
 
 
-def _answers(address: str) -> bool:
+def _is_listening(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), 1.0):

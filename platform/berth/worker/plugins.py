@@ -1,4 +1,4 @@
-"""The plugins of a session: those of the pool and those of the client."""
+"""Plugins of a session: the pool's plugins and the client's plugins."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
     """Return the plugins that a pool declares, in order.
 
-    A plugin that is not installed here is left out with a warning: its package may be missing where it has no
-    hooks.
+    A plugin that is not installed here is skipped with a warning. Its package may be missing on nodes where
+    the plugin has no hooks.
     """
     plugins = []
     for entry in declared:
@@ -29,7 +29,7 @@ def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
 
 
 def together(pools: Iterable[Plugin], session: Iterable[Plugin]) -> tuple[Plugin, ...]:
-    """Return the plugins of the pool, then those of the session, which replace the pool's by name."""
+    """Return the pool's plugins, then the session's, which replace pool plugins of the same name."""
     own = {plugin.name: plugin for plugin in session}
     first = [own.pop(plugin.name, plugin) for plugin in pools]
     return (*first, *own.values())

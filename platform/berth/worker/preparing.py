@@ -1,8 +1,8 @@
-"""Install what the plugins of a session need on this node, before its worker takes calls.
+"""Install the requirements of a session's plugins on this node before its worker takes calls.
 
-Plugins of the pool are installed when its nodes boot. Plugins of a session get their own environment in the
-directory of the pod, on top of the packages of the pool, by the same script as a node's. The worker then
-restarts with the Python of that environment.
+The pool's plugins are installed when its nodes boot. The session's plugins get a separate environment in the
+pod's directory, on top of the pool's packages, built by the same script as a node's environment. The worker
+then restarts with the Python of that environment.
 """
 
 import json
@@ -33,10 +33,10 @@ class NotPrepared(PluginError):
 
 
 def given_plugins(setup: bytes, facts: Facts, goes_on: Callable[[], bool]) -> tuple[Plugin, ...]:
-    """Return the plugins of the session once their requirements are installed.
+    """Return the session's plugins once their requirements are installed.
 
-    If something has to be installed, the process restarts and this does not return. Raises NotPrepared,
-    HookFailed, and any error of unpickling the client's code.
+    If anything must be installed, the process restarts and this function does not return. Raises NotPrepared,
+    HookFailed, and any error from unpickling the client's code.
     """
     if not setup:
         return ()
@@ -51,11 +51,11 @@ def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bo
     names = [plugin.name for plugin in plugins if plugin.transform or plugin.bootstrap]
     if not names:
         return
-    image, operations = _composed(plugins, facts)
+    image, operations = _compose_image(plugins, facts)
     if not (image.pip or image.apt or operations):
         os.environ.update(image.env)
         return
-    python = _made(image, operations, names)
+    python = _build_environment(image, operations, names)
     if not goes_on():
         raise NotPrepared("the session was stopped")
     sys.stdout.flush()
@@ -66,8 +66,8 @@ def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bo
     os.execve(python, [str(python), "-m", "berth.worker"], {**os.environ, **image.env, **own})  # noqa: S606
 
 
-def _composed(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[Operation, ...]]:
-    """Return the image with what the session adds to its node."""
+def _compose_image(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[Operation, ...]]:
+    """Return the image and the operations that the session adds to its node."""
     there = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
     cluster = Cluster(
         os.environ.get("BERTH_POOL", ""), facts.head_address, facts.nodes, facts.gpus,
@@ -96,8 +96,8 @@ def _check(image: Image, pool: str) -> None:
         )
 
 
-def _made(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Run the script; return the Python of the new environment."""
+def _build_environment(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
+    """Run the bootstrap script, and return the Python of the new environment."""
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"
@@ -110,11 +110,11 @@ def _made(image: Image, operations: tuple[Operation, ...], names: Iterable[str])
     env = {**os.environ, **own}
     code = subprocess.run(["/bin/sh", script], stdin=subprocess.DEVNULL, env=env, check=False).returncode
     if code:
-        raise NotPrepared(_why(phases.read_text(encoding="utf-8"), code, ", ".join(names)))
+        raise NotPrepared(_failure_message(phases.read_text(encoding="utf-8"), code, ", ".join(names)))
     return root / digest_of(image, operations) / "bin" / "python"
 
 
-def _why(phases: str, code: int, names: str) -> str:
+def _failure_message(phases: str, code: int, names: str) -> str:
     failed: Mapping[str, str] = {}
     for line in phases.splitlines():
         event = json.loads(line)
@@ -123,7 +123,7 @@ def _why(phases: str, code: int, names: str) -> str:
     reason = lines[-1] if lines else f"the script ended with exit code {code}"
     pool = os.environ.get("BERTH_POOL", "")
     return (
-        f"what the session's plugins need could not be installed ({names}): "
+        f"the requirements of the session's plugins could not be installed ({names}): "
         f"{failed.get('phase', 'script')}: {reason}. "
         f"Correct the plugin, or let the pool {pool} declare it: its nodes install it when they boot."
     )

@@ -14,7 +14,7 @@ from berth.worker.executor import receive, send
 from pools.plugins.base import Plugin
 from pools.plugins.facts import InstanceInfo
 
-PATIENCE = 10.0  # seconds for a process to leave the contexts of its plugins
+PATIENCE = 10.0  # seconds for a process to exit the contexts of its plugins
 
 
 class Slot(Protocol):
@@ -27,12 +27,12 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources; no call runs and none follows."""
+        """Release resources. Call this when no call is running and none will follow."""
         ...
 
 
 class ThreadSlot:
-    """Slot in the worker's process: calls share loaded modules, and a crash ends all of them."""
+    """Slot in the worker's process. All calls share its modules, and a crash ends all of them."""
 
     def __init__(self, plugins: tuple[Plugin, ...], most: int) -> None:
         self._plugins, self._most = plugins, most
@@ -48,7 +48,7 @@ class ThreadSlot:
 
 
 class ProcessSlot:
-    """Slot in a process for many calls, restarted after a crash."""
+    """Slot with a separate process, which runs many calls and is restarted after a crash."""
 
     def __init__(self, plugins: tuple[Plugin, ...], instance: InstanceInfo, most: int) -> None:
         self._setup = cloudpickle.dumps((plugins, instance))
@@ -64,7 +64,7 @@ class ProcessSlot:
         except OSError:
             message = None
         if message is None:
-            return calls.interrupted(f"its process {self._how_it_ended()}")
+            return calls.interrupted(f"its process {self._exit_description()}")
         [(header, data)] = unpacked(message)
         if header["kind"] == "interrupted":
             self.close()
@@ -81,7 +81,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """End the process, which leaves the contexts of its plugins."""
+        """End the process, which then exits the contexts of its plugins."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -104,7 +104,7 @@ class ProcessSlot:
         send(ours, [({"most": self._most}, self._setup)])
         return ours
 
-    def _how_it_ended(self) -> str:
+    def _exit_description(self) -> str:
         process, self._process = self._process, None
         if self._line is not None:
             self._line.close()

@@ -27,7 +27,7 @@ from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
 
-WAIT = 20.0  # seconds for which the server may delay an answer
+WAIT = 20.0  # seconds for which the server may delay a response
 LOOK = 2.0  # seconds between checks of Ray
 GOODBYE = 4.0  # seconds to send finished results
 BATCH = 16 << 20
@@ -37,12 +37,12 @@ class Worker:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._stop = threading.Event()
-        self._deadline = float("inf")  # of the sign-off
+        self._deadline = float("inf")  # deadline for signing off
         self._at_once = self._ray_was_lost = False
         self._link = Link(facts.address, facts.secret, goes_on=self._goes_on)
         self._ray = session_ray.SessionRay()
         self._held: set[int] = set()
-        self._seen: deque[tuple[int, int]] = deque(maxlen=2000)  # a repeated answer may contain them again
+        self._seen: deque[tuple[int, int]] = deque(maxlen=2000)  # to ignore orders of repeated responses
         self._lock = threading.Lock()
 
     def live(self) -> int:
@@ -52,35 +52,35 @@ class Worker:
         try:
             welcome = self._link.hello(*ours)
         except (Rejected, ServerUnreachable) as error:
-            log.critical("the session does not take this worker: %s", error)
+            log.critical("the session does not accept this worker: %s", error)
             return 1
         if welcome.error:
             log.error("%s", welcome.error)
             return 1
         try:
-            return self._within_ray(welcome, ours)
+            return self._run_session(welcome, ours)
         finally:
             self._ray.leave()
 
-    def _within_ray(self, welcome: Welcome, ours: tuple[str, str]) -> int:
-        """Serve calls; Ray starts before the contexts of the plugins and ends after them."""
+    def _run_session(self, welcome: Welcome, ours: tuple[str, str]) -> int:
+        """Serve calls. Ray starts before the plugin contexts are entered, and ends after they are exited."""
         app = HookContexts(Hook.AROUND_APP)
         try:
             own = given_plugins(welcome.setup, self.facts, goes_on=lambda: not self._stop.is_set())
             self._ray.join(goes_on=lambda: not self._stop.is_set())
             if welcome.executor == "thread":
                 session_ray.connect()
-                signal.signal(signal.SIGTERM, self._on_signal)  # Ray sets its own
+                signal.signal(signal.SIGTERM, self._on_signal)  # Ray installs its own handler
             plugins = together(of_pool(welcome.plugins), own)
             app.enter(plugins, self.facts.instance())
         except Exception as error:  # the client's code may raise anything
             stopped = isinstance(error, NoRay | NotPrepared) and self._stop.is_set()
-            return 0 if stopped else self._unfit(error)
+            return 0 if stopped else self._report_setup_failure(error)
         try:
             self._link.hello(*ours, ready=True)
             self._serve(plugins, welcome)
         except (Rejected, ServerUnreachable) as error:
-            log.critical("the session does not take this worker any more: %s", error)
+            log.critical("the session no longer accepts this worker: %s", error)
             return 1
         finally:
             app.leave()
@@ -97,7 +97,9 @@ class Worker:
         sender.start()
         while not self._stop.wait(LOOK):
             if self._ray.is_lost:
-                log.error("the session's Ray ended: this worker ends, to be started with a new one")
+                log.error(
+                    "the session's Ray has ended: this worker exits, and a new worker will start a new Ray"
+                )
                 self._ray_was_lost = True
                 self._stop.set()
         crew.close(0.0 if self._is_over() else self.facts.patience)
@@ -108,7 +110,7 @@ class Worker:
         try:
             self._link.leave()
         except (Rejected, ServerUnreachable) as error:
-            log.info("left without a word: %s", error)
+            log.info("the worker could not sign off: %s", error)
 
     def _slots(self, plugins: tuple[Plugin, ...], welcome: Welcome) -> list[Slot]:
         most, many = welcome.result_bytes_max, welcome.slots
@@ -125,7 +127,7 @@ class Worker:
             except ServerUnreachable:
                 continue
             except Rejected as error:
-                log.warning("the session does not know this worker any more: %s", error)
+                log.warning("the session no longer knows this worker: %s", error)
                 self._at_once = True
                 self._stop.set()
                 return
@@ -134,7 +136,7 @@ class Worker:
     def _send_finished(self, crew: Crew) -> None:
         last = False
         while not last:
-            batch, last = _gathered(crew.finished)
+            batch, last = _next_batch(crew.finished)
             frames: list[Frame] = [
                 ({"number": number, "outcome": outcome.kind, "error": outcome.details}, outcome.data)
                 for number, outcome in batch
@@ -157,15 +159,15 @@ class Worker:
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], crew: Crew) -> None:
-        """Send results. A refused result is replaced by an error, as its call would be repeated."""
+        """Send results. Replace a rejected result by an error, since its call would otherwise be repeated."""
         try:
             with self._lock:
                 held = sorted(self._held)
             self._take(self._link.results(frames, held), crew)
         except ServerUnreachable as error:
-            log.warning("%d results could not be handed in: %s", len(frames), error)
+            log.warning("%d results could not be sent: %s", len(frames), error)
         except Rejected as error:
-            log.warning("results were turned down: %s", error)
+            log.warning("results were rejected: %s", error)
             if len(frames) > 1:
                 for frame in frames:
                     self._send_results([frame], crew)
@@ -174,7 +176,7 @@ class Worker:
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], crew)
 
     def _is_over(self) -> bool:
-        """Return whether the session is over, or other workers take over its calls."""
+        """Return whether the session is over or other workers take over this worker's calls."""
         if self._at_once:
             return True
         self._deadline = time.monotonic() + 1.0
@@ -185,7 +187,7 @@ class Worker:
         except ServerUnreachable:
             return False
 
-    def _unfit(self, error: Exception) -> int:
+    def _report_setup_failure(self, error: Exception) -> int:
         cause = error.__cause__ if isinstance(error, HookFailed) and error.__cause__ else error
         details = calls.failed("PluginFailed", "the plugins could not be set up", cause).details
         expected = isinstance(error, PluginError | NoRay)
@@ -205,8 +207,8 @@ class Worker:
         self._stop.set()
 
 
-def _gathered(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
-    """Return at least one outcome and those that are ready; True when nothing will follow."""
+def _next_batch(finished: "queue.SimpleQueue[Finished]") -> tuple[list[Finished], bool]:
+    """Return one or more outcomes, after waiting for the first, and True if no outcome will follow."""
     batch, size = [finished.get()], 0
     while batch[-1][1].kind != "last" and len(batch) < 100 and size < BATCH:
         size += len(batch[-1][1].data)
