@@ -15,7 +15,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     with collecting() as running:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.address)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-        monkeypatch.setattr(spans, "_decided", False)
+        monkeypatch.setattr(spans, "_is_set_up", False)
         monkeypatch.setattr(spans, "_tracer", None)
         yield running
         if spans._tracer is not None:

@@ -150,7 +150,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 def test_opentelemetry_is_not_imported_without_a_collector(child_env: dict[str, str]) -> None:
     """The import happens neither without an endpoint nor while the SDK is disabled."""
     disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}
-    again = f"import os; os.environ.update({disabled!r}); spans._decided = False\n"
+    again = f"import os; os.environ.update({disabled!r}); spans._is_set_up = False\n"
     env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}
     process = subprocess.run(
         [sys.executable, "-c", f"{SET_UP}{USE}{again}{USE}"],

@@ -23,7 +23,7 @@ def provider(settings: Any, db: None) -> Iterator[Provider]:
         settings.BERTH_OIDC_ISSUER = server.issuer
         settings.BERTH_OIDC_CLIENT_ID, settings.BERTH_OIDC_CLIENT_SECRET = CLIENT, SECRET
         yield server
-    single_sign_on._registered.cache_clear()
+    single_sign_on._register.cache_clear()
 
 
 def callback_url(client: Client, path: str = "/login/sso") -> str:

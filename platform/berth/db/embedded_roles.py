@@ -49,7 +49,7 @@ RunAlone = Callable[[str, list[str]], str]
 
 
 def restrict(run_alone: RunAlone, password: str, *, creates_databases: bool) -> None:
-    """Create the role and its database, or make the role the owner of an existing one. Safe to repeat.
+    """Create the role and its database, or make the role own an existing database. Safe to repeat.
 
     `run_alone` executes statements in a database as the superuser and returns their output.
     """

@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP and WebSocket requests of Berth, and of the ports of its workloads."""
+"""ASGI application: HTTP and WebSocket requests to Berth, and to the ports of its workloads."""
 
 import os
 
@@ -7,7 +7,7 @@ os.environ.setdefault("BERTH_DATABASE_POOL", "8")
 
 from django.core.asgi import get_asgi_application
 
-pages = get_asgi_application()  # loads the applications: what follows needs their models
+pages = get_asgi_application()  # loads the Django apps: the imports below need their models
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
@@ -38,7 +38,7 @@ berth = ProtocolTypeRouter(
     }
 )
 
-# Ports of pods answer on hosts of their own; without such hosts there is nothing but Berth.
+# Pod ports are served on separate hosts. Without such hosts, this application serves only Berth.
 hosts = hosts_for_ports()
 application = (
     berth

@@ -1,4 +1,4 @@
-"""Connect the ports to their implementations: clock, providers, runtimes."""
+"""Connect the clock, providers and runtimes to their implementations."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class NotWired(LookupError):
-    """A pool names a provider or a runtime that is not available in this installation."""
+    """A pool uses a provider or a runtime that is not available in this installation."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Wiring:
 
 
 def wired() -> Wiring:
-    """Return the wiring of this process. Files under BERTH_HOME are shared by all processes."""
+    """Return the wiring of this process. All processes share the files under BERTH_HOME."""
     return _wired(str(settings.BERTH_FAKE_POOLS))
 
 
@@ -102,7 +102,7 @@ def prepared(provider: Provider) -> PreparedNodes:
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """Return one provider for all pools with the same settings: clients of the SDK are slow to create."""
+    """Return one provider for all pools with the same settings, because SDK clients are slow to create."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data

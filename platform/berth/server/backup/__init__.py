@@ -1,1 +1,1 @@
-"""Back up the whole installation into one file, and restore it."""
+"""Back up a whole installation to one file, and restore it from that file."""

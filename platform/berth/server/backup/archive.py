@@ -1,4 +1,4 @@
-"""The tar file of a backup: manifest, database dump and, optionally, keys."""
+"""Tar file of a backup: manifest, database dump and, optionally, keys."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ MANIFEST_MOST = 1 << 20
 
 
 def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
-    """Write the file atomically, readable by its owner only."""
+    """Write the file atomically, readable only by its owner."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -27,7 +27,7 @@ def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes
                 _add(tar, MANIFEST, manifest.text())
                 for name, content in keys.items():
                     _add(tar, KEYS + name, content)
-                tar.add(dump, DUMP, filter=_plain)
+                tar.add(dump, DUMP, filter=_anonymous)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
@@ -91,7 +91,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(entry, io.BytesIO(content))
 
 
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Remove user and group names from the entry."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""

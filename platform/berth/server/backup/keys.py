@@ -11,12 +11,12 @@ NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Return the generated keys in BERTH_HOME. Keys from environment variables are the operator's."""
+    """Return the keys generated in BERTH_HOME. The operator keeps keys from environment variables."""
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 
 def missing_keys(home: Path) -> tuple[str, ...]:
-    """Return the names of missing keys. Call it before Django's settings generate them."""
+    """Return the names of missing keys. Call this before Django's settings generate the keys."""
     return tuple(name for name in NAMES if not (home / name).exists())
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a backup, readable before its contents."""
+"""Manifest of a backup, which can be read before the backup's contents."""
 
 import hashlib
 import hmac
@@ -14,8 +14,11 @@ Migrations = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`migrations` are those of the dumped tables; `key` is a fingerprint of the secret key.
-    `server` is PostgreSQL's number of the server's version: 180004 is 18.4."""
+    """Version and contents of a backup.
+
+    `migrations` have been applied to the dumped tables. `key` is a fingerprint of the secret key. `server` is
+    PostgreSQL's version number: 180004 is 18.4.
+    """
 
     made_at: str
     version: str
@@ -53,5 +56,5 @@ def manifest_of(text: bytes, name: str) -> Manifest:
 
 
 def mark_of(secret: str) -> str:
-    """Return a fingerprint of the secret; the secret is long enough that it cannot be guessed from it."""
+    """Return a fingerprint of the secret, which is too long to be guessed from the fingerprint."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

@@ -30,7 +30,7 @@ class Place:
         return psycopg.connect(**self.words, application_name="berth admin")  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for PostgreSQL's programs; passwords do not belong on a command line."""
+        """Return the environment for PostgreSQL's programs, so that no command line contains a password."""
         named = {
             variable.decode(): self.words[word]
             for word, variable in WORDS.items()
@@ -39,7 +39,7 @@ class Place:
         return {**os.environ, **named, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, least: int = 0) -> str:
-        """Return the oldest program that is not older than the server and the version `least`."""
+        """Return the path of the oldest version of a program that is at least the server's and `least`."""
         wanted = max(self.server, least) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= wanted)
         if not candidates:
@@ -51,7 +51,7 @@ class Place:
 
 @contextmanager
 def at_place() -> Iterator[Place]:
-    """Yield the database of DATABASE_URL, or the embedded one, started if needed."""
+    """Yield the database of DATABASE_URL, or the embedded database, which is started if necessary."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     try:
         with running_database(wanted="DATABASE_URL" not in os.environ):
@@ -73,13 +73,13 @@ def _place() -> Place:
 
 
 def _candidates(name: str) -> Iterator[tuple[int, str]]:
-    for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_others(name)]}:
+    for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_other_candidates(name)]}:
         version_text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
         if number := re.search(r"\) (\d+)", version_text):
             yield int(number[1]), path
 
 
-def _others(name: str) -> Iterator[Path]:
+def _other_candidates(name: str) -> Iterator[Path]:
     if on_path := shutil.which(name):
         yield Path(on_path)
     try:

@@ -1,4 +1,4 @@
-"""Restore a backup in one transaction, whole or not at all."""
+"""Restore a backup in one transaction, completely or not at all."""
 
 import contextlib
 import shutil
@@ -19,7 +19,7 @@ from berth.server.backup.manifest import Manifest, Migrations, mark_of
 from berth.server.backup.place import Place, at_place
 from berth.server.backup.trouble import BackupTrouble
 
-GOING = 5.0  # seconds for connections of what was just stopped to be noticed as gone
+GOING = 5.0  # seconds until the server notices that the clients of stopped processes have disconnected
 NEW_SETTING, SINCE = b"SET transaction_timeout", 170_000
 HEAD_LINES = 40
 CLEAR = """
@@ -52,8 +52,8 @@ class Restored:
 
 
 def restore_backup(source: Path, *, force: bool = False) -> Restored:
-    """Restore the backup. Raises BackupTrouble without having changed anything."""
-    with archive.opened(source) as backup, _alone():
+    """Restore the backup. If this raises BackupTrouble, nothing has changed."""
+    with archive.opened(source) as backup, _while_stopped():
         free = missing_keys(home())
         with at_place() as place:
             from django.conf import settings
@@ -71,8 +71,8 @@ def restore_backup(source: Path, *, force: bool = False) -> Restored:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Ensure that no `berth up` of this home runs or starts."""
+def _while_stopped() -> Iterator[None]:
+    """Ensure that no `berth up` runs or starts with this home directory."""
     from berth.server.up.claim import claimed
     from berth.server.up.trouble import CannotStart
 
@@ -89,12 +89,12 @@ def _refuse_other_version(manifest: Manifest) -> None:
     if unknown := sorted(set(theirs) - set(own)):
         first = ".".join(unknown[0])
         raise BackupTrouble(
-            f"the backup is of another version: {made}, which does not know {first}; restore it there"
+            f"the backup is from another version: {made}, which does not know {first}; restore it there"
         )
     if lacking := sorted(set(own) - set(theirs)):
         first = ".".join(lacking[0])
         raise BackupTrouble(
-            f"the backup is of an older version: {made}, and its tables lack {first}; "
+            f"the backup is from an older version: {made}, and its tables lack {first}; "
             "restore it with that version, then upgrade"
         )
 
@@ -111,7 +111,7 @@ def _refuse_other_clients(connection: Any) -> None:
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND usesysid IS NOT NULL"  # autovacuum has no user; backend_type is shown to superusers only
+        " AND usesysid IS NOT NULL"  # autovacuum has no user; only superusers see backend_type
     ).fetchall():
         if time.monotonic() > deadline:
             names = ", ".join(sorted(name for (name,) in others))
@@ -150,8 +150,8 @@ def _restore(place: Place, backup: archive.Archive) -> None:
         assert reader.stdin and writer.stdin
         feeder = threading.Thread(target=_pipe, args=(backup.dump(), reader.stdin))
         feeder.start()
-        with contextlib.suppress(BrokenPipeError):  # psql has ended, and says why
-            _statements(reader, writer.stdin, place.server)
+        with contextlib.suppress(BrokenPipeError):  # psql has ended and reports the cause
+            _write_statements(reader, writer.stdin, place.server)
         codes = writer.wait(), reader.wait()
         feeder.join()
         if any(codes):
@@ -164,8 +164,8 @@ def _restore(place: Place, backup: archive.Archive) -> None:
         connection.execute("ANALYZE")
 
 
-def _statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int) -> None:
-    """Commit only after pg_restore has succeeded; psql would also commit half a script."""
+def _write_statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int) -> None:
+    """Commit only after pg_restore has succeeded: psql would also commit an incomplete script."""
     assert reader.stdout
     with into, reader.stdout as statements:
         into.write(b"BEGIN;\n" + CLEAR.encode())
@@ -179,7 +179,7 @@ def _statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int)
 
 
 def _pipe(content: IO[bytes], into: IO[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError), into:  # pg_restore has ended, and says why
+    with contextlib.suppress(BrokenPipeError), into:  # pg_restore has ended and reports the cause
         shutil.copyfileobj(content, into, archive.BLOCK)
 
 

@@ -20,7 +20,7 @@ COUNTED = {
 
 
 def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Write `target` and return its manifest. Raises BackupTrouble without leaving a file."""
+    """Write `target` and return its manifest. If this raises BackupTrouble, no file is left."""
     if target.exists() and not replace:
         raise BackupTrouble(f"{target} already exists. Choose another file, or use --force")
     if not target.parent.is_dir():
@@ -32,7 +32,7 @@ def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Man
         from django.conf import settings
 
         dump = Path(beside) / archive.DUMP
-        migrations, counts = _dumped(place, dump)
+        migrations, counts = _dump(place, dump)
         with dump.open("rb") as file:
             size, sha256 = archive.digest_of(file)
         keys = key_files(settings.BERTH_HOME) if with_keys else {}
@@ -45,8 +45,8 @@ def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Man
     return manifest
 
 
-def _dumped(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
-    """Read counts and dump the database in the same snapshot."""
+def _dump(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
+    """Count rows and dump the database in the same snapshot. Return the migrations and the counts."""
     with place.connect() as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
@@ -58,11 +58,11 @@ def _dumped(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
             for word, table in COUNTED.items()
         }
         snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
-        _run(place, dump, str(snapshot))
+        _run_pg_dump(place, dump, str(snapshot))
     return tuple((str(app), str(name)) for app, name in rows), counts
 
 
-def _run(place: Place, dump: Path, snapshot: str) -> None:
+def _run_pg_dump(place: Place, dump: Path, snapshot: str) -> None:
     done = subprocess.run(
         [
             place.program("pg_dump"), "--format=custom", "--no-owner", "--no-privileges", "--no-password",

@@ -1,4 +1,4 @@
-"""The error of a failed backup or restore."""
+"""Error of a failed backup or restore."""
 
 
 class BackupTrouble(Exception):

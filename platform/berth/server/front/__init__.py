@@ -1,1 +1,1 @@
-"""The HTTP server in front of Django: limits on connections, request heads and request bodies."""
+"""HTTP server in front of Django, with limits on connections, request heads and request bodies."""

@@ -1,7 +1,7 @@
-"""Limit the size and the speed of every request body before Django stores any of it.
+"""Enforce a maximum size and a minimum speed for request bodies before Django stores them.
 
 Django writes a body of any length to a temporary file before the first line of a view runs, whether or not
-the client announced its length. Every HTTP request of Berth's own hosts therefore passes here first.
+the client announced its length. Every HTTP request to Berth's own hosts therefore passes through here first.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ Check = Callable[[str], Awaitable[bool]]
 FIRST_SECONDS = 30.0  # seconds for any body, however short
 BYTES_PER_SECOND = 16 * 1024  # bytes per second required of longer bodies
 DRAIN_SECONDS = 30.0
-LARGE_AT_ONCE = 8  # concurrent large bodies of one credential
+LARGE_AT_ONCE = 8  # maximum concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass
 class BoundedBodies:
-    """Answer 413, 408, 401 or 429 before the application sees the request.
+    """Respond with 413, 408, 401 or 429 before the application sees the request.
 
     A body above BODY_MAX is accepted only if `body_max` allows it and `may_send_large` confirms the bearer
     secret of the request, so that anonymous clients cannot fill the disk.
@@ -78,7 +78,7 @@ class _Refused(Exception):
 
 
 class _Body:
-    """One request's body as it arrives."""
+    """Body of one request while it arrives."""
 
     def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
         self._receive = receive
@@ -91,7 +91,7 @@ class _Body:
         self._began = asyncio.get_running_loop().time()
 
     async def admit(self, size: int) -> None:
-        """Check a length that was announced or has arrived. Raises _Refused."""
+        """Check an announced length, or the length received so far. Raises _Refused."""
         if size > self._most:
             raise _Refused(TooLarge(f"The body exceeds {self._most} bytes, the maximum at this address."))
         if size > BODY_MAX and not self._is_large:
@@ -99,7 +99,7 @@ class _Body:
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next ASGI message; once the body is complete, that is the disconnect."""
+        """Return the next ASGI message, which is the disconnect once the body is complete."""
         if self._is_complete:
             return await self._receive()
         until = self._began + FIRST_SECONDS + self._size / BYTES_PER_SECOND
@@ -121,10 +121,10 @@ class _Body:
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
-    """Answer with the error, then read on for a while.
+    """Respond with the error, then keep reading for a while.
 
-    A server that closes a connection with unread data resets it, and the client never sees the answer.
-    The answer therefore leaves first; its last, empty part follows once the client has stopped sending.
+    If a server closes a connection with unread data, the connection is reset and the client never sees the
+    response. The response is therefore sent first, and its empty last part once the client stops sending.
     """
     body, kind = error.detail.encode(), TEXT
     if scope["path"].startswith(PATHS):
@@ -147,13 +147,13 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: BerthError) 
 
 
 def announced_length(scope: Scope) -> int:
-    """Return the Content-Length header, 0 if it is missing."""
+    """Return the value of the Content-Length header, or 0 if the header is missing."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() else 0
 
 
 def bearer_secret(scope: Scope) -> str:
-    """Return the secret of the Authorization header, empty without one."""
+    """Return the bearer secret of the Authorization header, or an empty string."""
     header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, secret = header.decode("latin-1").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""

@@ -1,7 +1,7 @@
-"""Bound what one connection may cost before a request reaches the application.
+"""Limit the cost of a connection before a request reaches the application.
 
-uvicorn waits without limit for the end of a request's head, accepts a head of any length, and as many
-connections as a client opens. All three are bounded here.
+uvicorn waits indefinitely for the end of a request's head, accepts heads of any length, and accepts any
+number of connections from a client. This module limits all three.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0
-HEAD_MAX = 64 * 1024  # bytes of request line and headers
-LINGER_SECONDS = 2.0  # after a refusal, so that the client reads it before the connection is reset
-OVERHEAD = 8  # bytes of chunk sizes, extensions and trailers for each byte of a chunked body
+HEAD_MAX = 64 * 1024  # maximum bytes of the request line and headers
+LINGER_SECONDS = 2.0  # lets the client read a refusal before the connection is reset
+OVERHEAD = 8  # maximum bytes of chunk sizes, extensions and trailers per byte of a chunked body
 
 
 class Addresses:
-    """Count the open connections of each client address; an exempt address has no maximum."""
+    """Count of open connections per client address. An exempt address has no maximum."""
 
     def __init__(self, most: int, is_exempt: Callable[[str], bool]) -> None:
         self.most = most
@@ -27,7 +27,7 @@ class Addresses:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count one connection. False when the address has more than its maximum."""
+        """Count one connection. Return False if the address has exceeded its maximum."""
         self._open[address] += 1
         return self._open[address] <= self.most or self.is_exempt(address)
 
@@ -38,7 +38,7 @@ class Addresses:
 
 
 def protocols(addresses: Addresses) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
-    """Return the protocol classes of one server, for HTTP and for WebSockets, which share the count."""
+    """Return the HTTP and WebSocket protocol classes of one server, which share the connection count."""
 
     class Http(BoundedHttp):
         counted = addresses
@@ -58,7 +58,7 @@ class BoundedHttp(HttpToolsProtocol):
     _head_size = 0
     _in_head = True
     _is_refused = False
-    _raw_size = 0  # bytes of the present body as they arrived
+    _raw_size = 0  # raw bytes of the current body
     _body_size = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -70,12 +70,12 @@ class BoundedHttp(HttpToolsProtocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_arrived()
+        self._cancel_head_timer()
         self._leave()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self._leave()  # from here on the other protocol counts
+        self._leave()  # from here on, the WebSocket protocol counts this connection
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -91,19 +91,19 @@ class BoundedHttp(HttpToolsProtocol):
             if self._head_size > HEAD_MAX:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
         elif self._raw_size > HEAD_MAX + OVERHEAD * self._body_size and not idle:
-            self.transport.abort()  # chunk extensions or trailers without end
+            self.transport.abort()  # endless chunk extensions or trailers
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # trailers are dropped: nothing reads them
+        if self._in_head:  # drop trailers, which nothing reads
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._head_arrived()
+        self._cancel_head_timer()
         self._raw_size = self._body_size = 0
         super().on_headers_complete()
 
@@ -113,14 +113,14 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._head_size = 0
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._refuse_late_head)
 
-    def _head_arrived(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _head_is_late(self) -> None:
+    def _refuse_late_head(self) -> None:
         self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request head took too long to arrive.")
 
     def _leave(self) -> None:
@@ -129,8 +129,8 @@ class BoundedHttp(HttpToolsProtocol):
             self._address = None
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
-        """Answer and close our side; discard what the client sends until it closes or a timeout."""
-        self._head_arrived()
+        """Respond and close our side. Discard further data until the client closes or a timeout passes."""
+        self._cancel_head_timer()
         if self._is_refused or self.transport.is_closing():
             return
         self._is_refused = True

@@ -1,4 +1,4 @@
-"""Configure the web server, for `berth up` and for a process behind a proxy alike."""
+"""Configure the web server, both for `berth up` and for a process behind a proxy."""
 
 import importlib
 import resource
@@ -13,15 +13,15 @@ from django.conf import settings
 from berth.server.front.protocol import Addresses, protocols
 
 APPLICATION = "berth.server.asgi:application"
-FILES_FOR_THE_REST = 256  # database connections, logs, calls to pods
+FILES_FOR_THE_REST = 256  # for database connections, logs and calls to pods
 FEWEST_CONNECTIONS = 64
 
 
 def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
-    """Return the configuration of uvicorn; `options` are the address and the grace period of the process.
+    """Return the uvicorn configuration. `options` are the address and the grace period of the process.
 
-    The headers X-Forwarded-For and X-Forwarded-Proto count only from the proxies that BERTH_TRUSTED_PROXIES
-    names: any process of this machine could send them, pods of tenants included.
+    X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
+    any process on this machine, including tenants' pods, could send these headers.
     """
     importlib.import_module("berth.server.asgi")  # loads the settings
     proxies: list[str] = settings.BERTH_TRUSTED_PROXIES
@@ -42,21 +42,21 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 
 
 def within(proxies: list[str]) -> Callable[[str], bool]:
-    """Return a test of whether an address belongs to one of these networks."""
+    """Return a predicate that tests whether an address belongs to one of these networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
     @lru_cache(maxsize=1024)
     def contains(address: str) -> bool:
         try:
             return any(ip_address(address) in network for network in networks)
-        except ValueError:  # a socket in the file system has no address
+        except ValueError:  # a Unix socket has no address
             return False
 
     return contains
 
 
 def most_connections() -> int:
-    """Return the maximum number of connections by the limit of open files; raise the soft limit first."""
+    """Raise the soft limit on open files, and return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

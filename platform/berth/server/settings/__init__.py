@@ -1,4 +1,4 @@
-"""Django settings; everything that differs between installations comes from environment variables."""
+"""Django settings. Everything that differs between installations comes from environment variables."""
 
 from berth.server.settings.admin_site import *
 from berth.server.settings.base import *

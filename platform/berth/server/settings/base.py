@@ -17,14 +17,14 @@ env = environ.Env()
 
 
 def persistent_key(path: Path) -> str:
-    """Return the key in the file `path`; generate it first if the file does not exist."""
+    """Return the key in the file `path`, after generating it if the file does not exist."""
     if not path.exists():
         _write_once(path, secrets.token_urlsafe(50))
     return path.read_text().strip()
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Create the file atomically; if two processes start together, the first one wins."""
+    """Create the file atomically. If two processes start together, the first one wins."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
@@ -55,13 +55,13 @@ FORMAT_MODULE_PATH = "berth.server.web.formats"
 
 # Providers tag their machines with this name. If empty, a name is generated and stored in the database.
 BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
-# Address of this server as seen from the machines of a provider, such as https://berth.example.org.
+# URL at which a provider's machines reach this server, such as https://berth.example.org.
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
-# Number of GPUs to simulate on a machine without GPUs: workloads are placed on them and run on the CPU.
+# Number of GPUs to simulate on a machine without GPUs. Workloads are placed on them but run on the CPU.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
-# Package with the provider and the runtime `fake`, for tests only. If empty, neither is offered.
+# Package with the `fake` provider and runtime, for tests only. If empty, neither is available.
 BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")
 
 # Applications
@@ -112,12 +112,12 @@ CACHES = {
     if REDIS_URL
     else {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        # Rate limits are counted here, so no client may evict the counters of another.
+        # Rate limits are counted here, so no client may evict another client's counters.
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     }
 }
 
-# Background tasks: may be delayed and may run twice
+# Background tasks, which may be delayed and may run twice
 
 Q_CLUSTER = {
     "name": "berth",
@@ -142,7 +142,7 @@ LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
 
 
 def add_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Add the name of the process, and the trace and span ids if there is a current span."""
+    """Add the process name, and the trace and span ids if there is a current span."""
     return event | {"process": spans.this_process()} | spans.ids()
 
 
@@ -191,7 +191,7 @@ LOGGING = {
         "psycopg.pool": {"level": "ERROR"},
         "botocore": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
-        # The `uvicorn` command installs handlers of its own before it imports the application.
+        # The `uvicorn` command installs its own handlers before it imports the application.
         "uvicorn": {"handlers": [], "propagate": True},
         "uvicorn.error": {"handlers": [], "propagate": True},
         "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": True},

@@ -31,11 +31,11 @@ BERTH_WEBHOOK_SECRET = env.str("BERTH_WEBHOOK_SECRET", default="") or persistent
 BERTH_NOTIFY_NETWORKS = env.list("BERTH_NOTIFY_NETWORKS", default=[])
 
 # Inference services
-# Non-public networks in which inference engines and routers may be called, such as 10.20.0.0/16. With
-# 127.0.0.0/8 also this machine, except Berth's own ports.
+# Non-public networks in which Berth may call inference engines and routers, such as 10.20.0.0/16. 127.0.0.0/8
+# allows this machine, except Berth's own ports.
 BERTH_SERVICE_NETWORKS = env.list("BERTH_SERVICE_NETWORKS", default=[])
 BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
-# File-based routers have one file each in this directory; the command runs after each change.
+# Each file-based router has one file in this directory. The command runs after each change.
 BERTH_ROUTERS = BERTH_HOME / "routers"
 BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 
@@ -63,4 +63,4 @@ BERTH_KEEP_DAYS = {
     "utilization by hour": env.int("BERTH_KEEP_UTILIZATION_HOURS", default=90),
     "snapshots": env.int("BERTH_KEEP_SNAPSHOTS", default=2),
 }
-BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # of all snapshots together
+BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # total size of all snapshots

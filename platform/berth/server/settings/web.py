@@ -11,7 +11,7 @@ from berth.server.settings.base import BERTH_HOME, DEBUG, env
 
 ROOT_URLCONF = "berth.server.urls"
 ASGI_APPLICATION = "berth.server.asgi.application"
-# Changes reach other processes as PostgreSQL notifications (berth.db.wake), so this layer can be local.
+# PostgreSQL notifications (berth.db.wake) carry changes between processes, so this layer can be local.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 MIDDLEWARE = [
@@ -48,7 +48,7 @@ TEMPLATES = [
     }
 ]
 
-# WhiteNoise serves static files straight from the applications: `collectstatic` is not needed.
+# WhiteNoise serves static files directly from the Django apps, so `collectstatic` is not needed.
 STATIC_URL = "/static/"
 STATIC_ROOT = env.str("BERTH_STATIC_ROOT", default=None)
 WHITENOISE_USE_FINDERS = True
@@ -70,14 +70,14 @@ SECURE_REFERRER_POLICY = "same-origin"
 
 if HTTPS := env.bool("BERTH_HTTPS", default=False):
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
-    # Browsers accept `__Host-` cookies from this host only, so no sibling host can set them.
+    # Browsers accept `__Host-` cookies only from this host, so no sibling host can set them.
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # probed without TLS
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# Ports of interactive workloads have one host each: https://*.apps.example.org.
+# Each port of an interactive workload has its own host: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
 # The built documentation site, served under /docs.
@@ -103,7 +103,7 @@ def networks(variable: str) -> list[str]:
         ) from None
 
 
-# X-Forwarded-For is honoured only from these proxies. They are exempt from the limit per address.
+# X-Forwarded-For is honoured only from these proxies, which are exempt from the limit per address.
 BERTH_TRUSTED_PROXIES = networks("BERTH_TRUSTED_PROXIES")
 # Limits of each web process.
 BERTH_CONNECTIONS_PER_ADDRESS = env.int("BERTH_CONNECTIONS_PER_ADDRESS", default=1000)
@@ -111,15 +111,15 @@ BERTH_CONNECTIONS_PER_USER = env.int("BERTH_CONNECTIONS_PER_USER", default=200)
 
 # REST
 
-# Requests per minute and user; failed sign-ins per address and per user name; invalid tokens per address.
+# Per minute: requests per user, failed sign-ins per address and per user name, invalid tokens per address.
 BERTH_RATE_LIMITS = {
     "read": env.int("BERTH_RATE_READ", default=6000),
     "write": env.int("BERTH_RATE_WRITE", default=3000),
     "bad_token": env.int("BERTH_RATE_BAD_TOKEN", default=60),
     "login": env.int("BERTH_RATE_LOGIN", default=20),
 }
-BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)  # of one call with its arguments, or of one result
-BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # of all calls and results of a session
+BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)  # size of a call with its arguments, or of a result
+BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # total size of a session's calls and results
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
@@ -146,7 +146,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
-    # Do not let the page call the public validator of OpenAPI documents.
+    # Keep the page from calling the public OpenAPI validator.
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None, "persistAuthorization": False},
     "POSTPROCESSING_HOOKS": [],
     "AUTHENTICATION_WHITELIST": [],

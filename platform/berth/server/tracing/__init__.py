@@ -1,1 +1,1 @@
-"""OpenTelemetry traces, enabled by the environment."""
+"""OpenTelemetry traces, enabled by environment variables."""

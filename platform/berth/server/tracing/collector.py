@@ -1,7 +1,7 @@
 """Send spans to the OTLP collector in batches from a separate thread.
 
-Addresses, headers, certificates, sampling and the size of queues are read by the SDK from its usual
-variables (OTEL_*). A collector that is away costs spans, never a request.
+The SDK reads addresses, headers, certificates, sampling and queue sizes from its usual variables (OTEL_*). If
+the collector is unavailable, spans are lost, but no request fails.
 """
 
 import os

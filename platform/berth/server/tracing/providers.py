@@ -7,7 +7,7 @@ from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrd
 
 
 def traced(provider: Provider, kind: str) -> Provider:
-    """Wrap a provider so that its calls become spans; return it unchanged without a collector."""
+    """Wrap a provider so that its calls become spans. Without a collector, return it unchanged."""
     return Traced(provider, kind) if is_collected() else provider
 
 

@@ -31,6 +31,6 @@ def answered(request_span: Span, request: HttpRequest, response: HttpResponseBas
 
 
 def route_of(request: HttpRequest) -> str:
-    """Return the URL pattern of the request; empty for unknown paths."""
+    """Return the URL pattern of the request, or an empty string for unknown paths."""
     match = request.resolver_match
     return f"/{match.route}" if match is not None and match.route is not None else ""

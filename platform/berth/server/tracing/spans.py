@@ -1,4 +1,4 @@
-"""Spans that cost one variable check when no collector is configured.
+"""Spans that cost only one variable check if no collector is configured.
 
 OpenTelemetry is imported at the first span, and only if a collector is configured.
 """
@@ -16,7 +16,7 @@ OFF = ("true", "none")
 
 
 class Span:
-    """A span that records nothing, used without a collector."""
+    """Span that records nothing, for processes without a collector."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,7 +27,7 @@ class Span:
         return None
 
     def set_attributes(self, **attributes: Any) -> None:
-        """Set attributes; two underscores in a name stand for a dot."""
+        """Set attributes. Two underscores in a name stand for a dot."""
 
     def name(self, name: str) -> None:
         """Rename the span."""
@@ -37,7 +37,7 @@ class Span:
 
 
 class Recorded(Span):
-    """Make the span current in this context until the block ends."""
+    """Span that is current in this context until the block ends."""
 
     def __init__(self, scope: AbstractContextManager[Any]) -> None:
         self._scope = scope
@@ -66,9 +66,9 @@ class Recorded(Span):
 
 
 NOTHING = Span()
-_deciding = threading.Lock()
+_setup_lock = threading.Lock()
 _process = "tasks" if "qcluster" in sys.argv[1:] else "command"
-_decided, _tracer = False, None
+_is_set_up, _tracer = False, None
 
 
 def this_process_is(name: str) -> None:
@@ -86,7 +86,7 @@ def is_collected() -> bool:
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """Return a context manager for a span. `headers` of a request may continue a trace."""
+    """Return a context manager for a span, which continues the trace of the request's `headers`, if any."""
     tracer = _tracer_if_enabled()
     if tracer is None:
         return NOTHING
@@ -102,7 +102,7 @@ def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: A
 
 
 def ids() -> dict[str, str]:
-    """Return trace and span ids of the current span for the log; empty without one."""
+    """Return the trace and span ids of the current span for log lines. Return nothing without a span."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
@@ -114,23 +114,23 @@ def ids() -> dict[str, str]:
 
 
 def _tracer_if_enabled() -> Any:
-    global _decided, _tracer  # noqa: PLW0603
-    if not _decided:
-        with _deciding:
-            if not _decided:
-                _tracer = _made() if _is_wanted() else None
-                _decided = True
+    global _is_set_up, _tracer  # noqa: PLW0603
+    if not _is_set_up:
+        with _setup_lock:
+            if not _is_set_up:
+                _tracer = _create_tracer() if _is_enabled() else None
+                _is_set_up = True
     return _tracer
 
 
-def _is_wanted() -> bool:
+def _is_enabled() -> bool:
     env = os.environ.get
     if env("OTEL_SDK_DISABLED", "").lower() in OFF or env("OTEL_TRACES_EXPORTER", "").lower() in OFF:
         return False
     return any(env(name) for name in ENDPOINTS)
 
 
-def _made() -> Any:
+def _create_tracer() -> Any:
     from berth.server.tracing.collector import tracer
 
     return tracer(_process)

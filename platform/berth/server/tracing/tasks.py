@@ -1,4 +1,4 @@
-"""Spans around task queue jobs, and their names in log lines."""
+"""Spans around task queue jobs, and job names in log lines."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -9,7 +9,7 @@ from structlog.contextvars import bound_contextvars
 
 from berth.server.tracing.spans import Span, span, this_process_is
 
-# A worker does one job after the other.
+# A worker runs one job at a time.
 _job: list[tuple[ExitStack, Span]] = []
 
 

@@ -1,4 +1,4 @@
-"""Bind the public address, and wait until it answers."""
+"""Bind the public address, and wait until the server responds there."""
 
 import http.client
 import socket
@@ -12,11 +12,11 @@ TRIES = 50
 
 
 def take(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket that outlives restarts of the web process, so clients can wait."""
+    """Return a listening socket that outlives restarts of the web process, so that clients can wait."""
     wanted = range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]
     for number in wanted:
         try:
-            return _listening(host, number)
+            return _listen(host, number)
         except OSError as error:
             reason = error.strerror or str(error)
     if port is None:
@@ -24,7 +24,7 @@ def take(host: str, port: int | None) -> socket.socket:
     raise CannotStart(f"{host}:{port} cannot be used ({reason}). Choose another one with --port.")
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     try:
@@ -45,7 +45,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def wait_until_it_answers(address: str, *, goes_on: Callable[[], bool], seconds: float = 90) -> bool:
-    """Return False if the server does not answer in time, or once `goes_on` returns False."""
+    """Return False if the server does not respond in time, or once `goes_on` returns False."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and goes_on():
         visit = http.client.HTTPConnection(address.removeprefix("http://"), timeout=5)

@@ -15,7 +15,7 @@ LOG_LIMIT = 20 * 1024 * 1024
 
 @dataclass
 class Child:
-    """`command` is called at each start. `stop_by` is the signal for an orderly stop."""
+    """A child process. `command` is called at each start. `stop_by` is the signal for an orderly stop."""
 
     name: str
     command: Callable[[], list[str]]
@@ -48,7 +48,7 @@ class Child:
         self._started, self.due = now, None
 
     def ended(self, now: float) -> int | None:
-        """Return the exit code once, and schedule a restart, later after each failure in a row."""
+        """Return the exit code once, and schedule a restart. The pause grows with each failure in a row."""
         if self.process is None or (code := self.process.poll()) is None:
             return None
         self._failures = 1 if now - self._started >= STEADY_AFTER else self._failures + 1
@@ -66,7 +66,7 @@ class Child:
             self.process.kill()
 
     def trim_log(self) -> None:
-        """Copy a log that is too long, then truncate it: the process keeps its file open."""
+        """Copy a log that is too long, then truncate it, because the process keeps the file open."""
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
             shutil.copyfile(self.log, self.log.with_name(self.log.name + ".1"))
             os.truncate(self.log, 0)

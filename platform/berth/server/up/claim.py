@@ -1,4 +1,4 @@
-"""Ensure that a single Berth uses a home directory."""
+"""Ensure that only one Berth server uses a home directory."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from berth.server.up.trouble import CannotStart
 
 @contextmanager
 def claimed(home: Path) -> Iterator[TextIO]:
-    """Hold a lock file that the kernel releases when this process ends. Its text is shown to a second one."""
+    """Hold a lock file, which the kernel releases when this process ends. A second process shows its text."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "berth.lock").open("a+") as lock:
         try:

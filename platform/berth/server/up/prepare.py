@@ -1,6 +1,6 @@
 """Migrate the database and create the first admin.
 
-A process of its own, so that the supervisor never loads Django.
+This runs in a separate process, so that the supervisor never loads Django.
 """
 
 import argparse
@@ -32,9 +32,9 @@ def password_file(home: Path) -> Path:
 
 
 def ensure_admin(file: Path) -> None:
-    """Create the first admin, with a password in a file that only the owner can read.
+    """Create the first admin, and store the password in a file that only its owner can read.
 
-    Delete the file once the password has been changed.
+    Once the password has been changed, delete the file.
     """
     from django.contrib.auth.models import User
 

@@ -1,4 +1,4 @@
-"""The processes of an installation, with their commands and environments."""
+"""Processes of an installation, with their commands and environments."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def database(home: Path, cluster: Embedded) -> Child:
 
 
 def web(home: Path, listening: socket, starts: int) -> Child:
-    """`starts` is the end of a pipe; its end of file lets the process accept requests."""
+    """Return the web process, which accepts requests once it reads the end of file from the pipe `starts`."""
     number = listening.fileno()
     host, port = listening.getsockname()[:2]
     more = {"BERTH_OWN_PORTS": _own_ports(port)}
@@ -45,7 +45,7 @@ def web(home: Path, listening: socket, starts: int) -> Child:
 
 
 def scheduler(home: Path) -> Child:
-    """Pods end with the supervisor, not with the scheduler, so they survive its restarts."""
+    """Return the scheduler process. Pods end with the supervisor, so they survive scheduler restarts."""
     return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=anchor())
 
 
@@ -54,7 +54,7 @@ def tasks(home: Path) -> Child:
 
 
 def services(home: Path, port: int) -> Child:
-    """Users name the inference engines and routers it calls, so Berth's own ports are excluded."""
+    """Return the services process. It never calls Berth's own ports, since users choose engine addresses."""
     return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=_own_ports(port))
 
 
@@ -63,7 +63,7 @@ def _own_ports(port: int) -> str:
 
 
 def _python(home: Path, name: str, module: list[str], passes: tuple[int, ...] = (), **more: str) -> Child:
-    """Kill the process when the supervisor dies; all processes are crash-safe."""
+    """Return a Python process that is killed when the supervisor dies. All processes are crash-safe."""
     return Child(
         name,
         lambda: tied([sys.executable, "-m", *module], by=signal.SIGKILL),

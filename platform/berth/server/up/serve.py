@@ -1,4 +1,4 @@
-"""Serve one web process on a port of its own, behind a proxy: `python -m berth.server.up.serve --port N`."""
+"""Run one web process on its own port behind a proxy: `python -m berth.server.up.serve --port N`."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Start all processes on one machine in order, and print the address."""
+"""Start all processes of one machine in order, and print the address."""
 
 import os
 import subprocess
@@ -62,7 +62,7 @@ class Start:
             if "DATABASE_URL" not in os.environ:
                 last = [self._start_database(supervisor)]
             starts, holds_back = os.pipe()
-            supervisor.start(web(self.home, self.listening, starts))  # loads while the tables are made
+            supervisor.start(web(self.home, self.listening, starts))  # loads while the tables are created
             try:
                 self._prepare(demo)
             finally:

@@ -1,4 +1,4 @@
-"""Keep a set of processes running until asked to stop, then stop them all."""
+"""Keep a set of processes running until a stop is requested, then stop all of them."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ PATIENCE_WITH_PODS = 60.0
 
 
 class Supervisor:
-    """Handle child exits and stop requests as signals, one at a time, without races."""
+    """Supervisor that handles child exits and stop requests as signals, one at a time, without races."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []
@@ -30,7 +30,7 @@ class Supervisor:
         child.start(self.now())
 
     def is_stop_requested(self, wait: float) -> bool:
-        """Wait for the next signal; reap or restart the processes that ended."""
+        """Wait for the next signal, and reap or restart processes that have ended."""
         got = signal.sigtimedwait(SIGNALS, max(0.0, wait))
         self._look_after_children()
         return got is not None and got.si_signo != signal.SIGCHLD
@@ -44,10 +44,10 @@ class Supervisor:
                     child.trim_log()
 
     def stop(self, last: Sequence[Child] = ()) -> None:
-        """Stop all children but `last`, then remaining pods, then `last`. A second stop signal kills them."""
+        """Stop all children except `last`, then pods, then `last`. A second stop signal kills them."""
         first = [child for child in self.children if child not in last]
-        patient = self._end(first, PATIENCE)
-        if patient:
+        may_wait = self._end(first, PATIENCE)
+        if may_wait:
             self._end_pods()
         self._end(list(last), PATIENCE)
         self.children.clear()
@@ -74,7 +74,7 @@ class Supervisor:
         return True
 
     def _end_pods(self) -> None:
-        """Signal the keepers, which stop their pods and exit."""
+        """Signal the keepers, which then stop their pods and exit."""
         signalled: set[int] = set()
         deadline = self.now() + PATIENCE_WITH_PODS
         while (left := orphans(self._own())) and self.now() < deadline:

@@ -1,4 +1,4 @@
-"""Run the task queue so that no worker outlives its parent."""
+"""Run the task queue in such a way that no worker outlives its parent."""
 
 import os
 import signal
@@ -15,12 +15,12 @@ def main() -> None:
 
     os.register_at_fork(before=remember, after_in_child=lambda: end_with_parent(forking[0], signal.SIGKILL))
 
-    # If setproctitle is installed, the queue would rename its processes.
+    # If setproctitle were installed, the queue would rename its processes.
     sys.modules["setproctitle"] = None  # type: ignore[assignment]
 
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # they load every page
+    execute_from_command_line(["berth", "qcluster", "--skip-checks"])  # the checks load every page
 
 
 if __name__ == "__main__":

@@ -2,4 +2,4 @@
 
 
 class CannotStart(Exception):
-    """Berth cannot start; the message has the cause and a remedy. Nothing was left running."""
+    """Berth cannot start; the message has the cause and a remedy. No process is left running."""

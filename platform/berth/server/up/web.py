@@ -1,4 +1,4 @@
-"""Serve HTTP and WebSockets on a socket that the supervisor holds."""
+"""Serve HTTP and WebSockets on a socket of the supervisor."""
 
 import os
 import socket
@@ -10,8 +10,11 @@ from berth.server.front.server import config
 
 
 def main() -> None:
-    """The second argument is a pipe whose other end is closed once the tables exist. The application loads
-    before that; clients that connect meanwhile wait in the socket's queue."""
+    """Load the application, then serve once the tables exist.
+
+    The second argument is a pipe whose other end is closed once the tables exist. Clients that connect before
+    then wait in the socket's queue.
+    """
     listening = socket.socket(fileno=int(sys.argv[1]))
     ready = config(timeout_graceful_shutdown=3)
     os.read(int(sys.argv[2]), 1)

@@ -9,7 +9,7 @@ from berth.core.errors import BerthError, Invalid
 
 
 def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:
-    """Add each problem to the form field that it concerns, or above the form if there is none."""
+    """Add each problem to its form field, or to the form if it has no field."""
     if not isinstance(error, Invalid):
         form.add_error(None, error.detail)
         return
@@ -20,10 +20,10 @@ def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None 
             name, inside = head, name.partition(head)[2].removeprefix(".")
         text = f"{inside}: " * bool(inside) + problem.message
         text += problem.advice
-        begun = text if inside else text[:1].upper() + text[1:]
-        form.add_error(name if name in form.fields else None, begun)
+        sentence = text if inside else text[:1].upper() + text[1:]
+        form.add_error(name if name in form.fields else None, sentence)
 
 
 def _outermost(path: str, fields: Mapping[str, object]) -> str:
-    """Return the field that a path is part of: plugins for plugins[1].name, pip for environment.pip[0]."""
+    """Return the field that contains a path: plugins for plugins[1].name, pip for environment.pip[0]."""
     return next((step for step in re.split(r"[.\[]", path)[:2] if step in fields), "")

@@ -1,4 +1,4 @@
-"""Middleware of all pages: acting person, content security policy, error pages."""
+"""Middleware for all pages: acting user, content security policy and error pages."""
 
 import time
 from collections.abc import Callable
@@ -24,8 +24,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours,
-# widths and heights. Inline scripts are refused there as well.
+# The admin site's interface (Alpine.js) evaluates expressions from its own templates, which also set colours,
+# widths and heights. The policy still refuses inline scripts.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -47,10 +47,10 @@ DOCS = "/api/v1/docs"
 
 
 class ActingUser:
-    """Set `acting`, `require` and `begun` of the request.
+    """Set `acting`, `require` and `begun` on the request.
 
     `require` checks permissions for apps that do not know roles. `begun` is the time, in seconds since 1970,
-    from which the page listens for changes. REST views determine the acting user by token.
+    from which the page listens for changes. REST views determine the acting user from the token.
     """
 
     def __init__(self, get_response: Answer) -> None:
@@ -91,7 +91,7 @@ def _policy(request: HttpRequest) -> str:
 
 
 class Refusals:
-    """Turn an error of a service into a page, or into a message for a page that is already open."""
+    """Convert a service error to an error page, or to a message for a page that is already open."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response
@@ -108,7 +108,7 @@ class Refusals:
 
 
 class AdminsZone:
-    """Use the reader's time zone in the admin site; other pages leave that to the browser."""
+    """Use the reader's time zone in the admin site. On other pages, the browser converts times."""
 
     def __init__(self, get_response: Answer) -> None:
         self.get_response = get_response

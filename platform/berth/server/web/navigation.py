@@ -1,4 +1,4 @@
-"""The pages of the site and their groups."""
+"""Pages of the site, in groups."""
 
 from dataclasses import dataclass
 

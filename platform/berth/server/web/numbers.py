@@ -11,7 +11,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def thousandths(milli: float | str | None) -> str:
-    """Return 4000 as 4 and 500 as 0.5. None is unlimited; a text is a missing value in templates."""
+    """Format 4000 as 4 and 500 as 0.5. None is unlimited; a string is a missing value in a template."""
     if isinstance(milli, str):
         return NOTHING
     if milli is None:
@@ -29,7 +29,7 @@ def memory(mib: int | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units, such as "3 h 20 min"."""
+    """Format a duration in its two largest units, such as "3 h 20 min"."""
     if seconds is None:
         return NOTHING
     left = int(seconds)
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def gpu_hours(gpu_seconds: float | None) -> str:
-    """Return lost work in GPU-hours, or in a smaller unit."""
+    """Format lost work in GPU-hours, or in a smaller unit."""
     if not gpu_seconds:
         return "0 GPU-s"
     if gpu_seconds < MINUTE:
@@ -58,7 +58,7 @@ def gpu_hours(gpu_seconds: float | None) -> str:
 
 
 def hours(value: float | None) -> str:
-    """Return hours, with decimals only for small numbers."""
+    """Format hours, with decimals only for small numbers."""
     if value is None:
         return NOTHING
     if value >= FEW or isinstance(value, int):
@@ -67,12 +67,12 @@ def hours(value: float | None) -> str:
 
 
 def tenths(value: int) -> str:
-    """Return thousandths as a percentage: 485 is 48.5."""
+    """Format thousandths as a percentage: 485 as 48.5."""
     return f"{value / 10:,.1f}".removesuffix(".0")
 
 
 def money(value: Decimal | float) -> str:
-    """Return an amount of money. Prices have no currency."""
+    """Format an amount of money. Prices have no currency."""
     return f"{value:,.2f}"
 
 
@@ -87,7 +87,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def spoken(token: str) -> str:
-    """Return a reason token as words: WaitingForCapacity is "Waiting for capacity"."""
+    """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
     words: list[str] = []
     token = token.lower() if token.isupper() else token
     for char in token.replace("_", " "):

@@ -1,4 +1,4 @@
-"""The overview page: GPUs, queues, pending workloads with reasons, recent evictions."""
+"""Overview page: GPUs, queues, pending workloads with their reasons, and recent evictions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
-    """Stack GPUs that were busy, allocated but idle, allocated but not measured, and free, hour by hour."""
+    """Return hourly stacks of GPUs: busy, allocated but idle, allocated but not measured, and free."""
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
     for hour in course:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
@@ -101,10 +101,10 @@ def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
 
 
 def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
-    """Return each department, its projects to show and the number of its other projects.
+    """Return each department with the projects to show and the number of its other projects.
 
-    With many projects, show those with most allocated and requested GPUs, and leave out departments without
-    projects.
+    If there are many projects, show the projects with the most allocated and requested GPUs, and omit
+    departments without projects.
     """
     children = [line for top in tops for line in top.children]
     many = len(children) > MOST_PROJECTS
@@ -132,7 +132,7 @@ def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
 
 
 def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return pending reasons with the number of workloads, the most frequent first."""
+    """Return the pending reasons with their numbers of workloads, most frequent first."""
     rows = (
         workloads(acting)
         .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])

@@ -1,4 +1,4 @@
-"""Answer with a whole page, or with the fragment that an open page requests."""
+"""Respond with a whole page, or with the fragment that an open page requests."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from django_htmx.middleware import HtmxDetails
 
 
 class Request(HttpRequest):
-    """A request with the attributes of Berth's middleware: acting user, permission check, htmx."""
+    """Request with the attributes that middleware sets: acting user, permission check and htmx details."""
 
     acting: Any
     require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
@@ -26,7 +26,7 @@ ENDED_SESSION = "Your session has ended. Sign in again, here or in another tab: 
 
 
 def signed_in(view: View) -> View:
-    """Send anonymous users to the login page and back; forbid caches to store personal pages."""
+    """Send anonymous users to the login page and back. Forbid caches to store personal pages."""
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
@@ -57,7 +57,10 @@ def page(
 
 
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
-    """Answer after a change: notify an open page, which stays or goes to `to`; redirect without scripts."""
+    """Respond after a change.
+
+    An open page is notified, or goes to `to` if `leave` is set. Without scripts, redirect to `to`.
+    """
     if request.htmx and not leave:
         return HttpResponse(
             status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}

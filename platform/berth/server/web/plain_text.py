@@ -3,8 +3,8 @@
 import re
 
 SEQUENCES = re.compile(
-    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, the cursor
-    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, device strings
+    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
 )
 # Remove bidirectional controls too: they could disguise a line.

@@ -1,4 +1,4 @@
-"""URL routes of the pages; each app adds its own."""
+"""URL routes of the pages. Each app adds its own routes."""
 
 from django.urls import include, path, re_path
 

@@ -1,4 +1,4 @@
-"""The reader's time zone, as their browser names it in a cookie."""
+"""Time zone of the reader, which the browser stores in a cookie."""
 
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

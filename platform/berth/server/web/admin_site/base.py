@@ -1,4 +1,4 @@
-"""Shared parts of the admin site: permissions, read-only models, CSV export."""
+"""Shared parts of the admin site: permissions, read-only models and CSV export."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Guarded(ModelAdmin):
-    """Admin for platform admins. An error of a service is shown as a message, and nothing is stored."""
+    """Model admin for platform admins. A service error is shown as a message, and nothing is stored."""
 
     list_per_page = 50
     list_filter_submit = True
@@ -52,9 +52,9 @@ class Guarded(ModelAdmin):
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         return self._or_error(request, lambda: super(Guarded, self).changelist_view(request, *args, **kwargs))
 
-    def _or_error(self, request: HttpRequest, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    def _or_error(self, request: HttpRequest, render: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         try:
-            return answer()
+            return render()
         except BerthError as error:
             messages.error(request, error.detail)
             return redirect(request.get_full_path())
@@ -65,10 +65,10 @@ class Guarded(ModelAdmin):
 
 
 class ReadOnly(Guarded):
-    """Admin of rows that only Berth writes: read, searched and exported, never changed."""
+    """Model admin for rows that only Berth writes. They can be searched and exported, but not changed."""
 
     actions: tuple[str, ...] = ("download",)
-    columns: Sequence[str] = ()  # of the export; empty means all
+    columns: Sequence[str] = ()  # exported columns; empty means all
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -101,14 +101,14 @@ def acting(request: HttpRequest) -> Any:
 def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
-    """Stream rows as CSV; cells that a spreadsheet would evaluate are quoted."""
+    """Stream rows as CSV. Cells that a spreadsheet would evaluate are quoted."""
     chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
     lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
     return csv_file(request, name, chosen, lines)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
-    """Return a small table for a form."""
+    """Render a small table for a form."""
     head = format_html_join(
         "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in heads)
     )
@@ -126,12 +126,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
 
 
 def _fold(cell: object) -> str:
-    """Return a class that keeps names with hyphens on one line; sentences may wrap."""
+    """Return a class that keeps names with hyphens on one line. Sentences may wrap."""
     return "" if " " in str(cell) else " whitespace-nowrap"
 
 
 def pretty(value: object) -> SafeString:
-    """Return indented JSON."""
+    """Render a value as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return format_html('<pre class="whitespace-pre-wrap">{}</pre>', text)
 
@@ -139,7 +139,7 @@ def pretty(value: object) -> SafeString:
 def apply_to_each(
     request: HttpRequest, rows: Iterable[Any], change: Callable[[Any], object], past: str
 ) -> HttpResponse | None:
-    """Call `change` for each row; show how many succeeded, and the errors of the others."""
+    """Call `change` for each row. Show the number of successes, and the errors of the other rows."""
     count = 0
     for row in rows:
         try:

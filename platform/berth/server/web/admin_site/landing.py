@@ -1,4 +1,4 @@
-"""The landing page of the admin site: problems that need attention and recent events."""
+"""Landing page of the admin site: problems that need attention, and recent events."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from scheduler.models import Cycle, Eviction
 from scheduler.reports.health import health
 
 DAY = timedelta(days=1)
-MOST = 6  # rows of each kind
+MOST = 6  # rows per table
 Card = dict[str, Any]
 
 
@@ -37,7 +37,7 @@ def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
 
 
 def zone_label(request: HttpRequest) -> tuple[str, str]:
-    """Return the text and the colour of the label that names the zone of all times on the page."""
+    """Return the text and colour of the label with the time zone of the page."""
     return f"Times in {zone_of(request).key}", "info"
 
 
@@ -93,7 +93,7 @@ def _evictions() -> Card:
             f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
             row.kind.replace("_", " "),
             gpu_hours(row.lost_gpu_seconds),
-            _ago(row.at),
+            _time(row.at),
         )
         for row in Eviction.objects.order_by("-at")[:MOST]
     ]
@@ -103,7 +103,7 @@ def _evictions() -> Card:
 
 
 def _cycles() -> Card:
-    """Return the latest cycles with decisions; most cycles have none."""
+    """Return the latest cycles with decisions. Most cycles have none."""
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MOST]
     rows = [
         (
@@ -111,7 +111,7 @@ def _cycles() -> Card:
             f"{row.applied} of {row.bundles}",
             row.evictions,
             milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
-            _ago(row.at),
+            _time(row.at),
         )
         for row in cycles
     ]
@@ -124,16 +124,16 @@ def _changes() -> Card:
     rows = [
         (
             _link(row, row.object_name),
-            _did(row),
+            _change_text(row),
             row.actor,
-            _ago(row.at),
+            _time(row.at),
         )
         for row in changes
     ]
     return _table("Latest changes", ("Object", "Change", "By", "At"), rows, "projects_audit")
 
 
-def _did(row: Audit) -> str:
+def _change_text(row: Audit) -> str:
     action = row.action.replace("_", " ")
     return action if row.object_type in action else f"{action} {row.object_type}"
 
@@ -152,6 +152,6 @@ def _link(row: Eviction | Cycle | Audit, text: str) -> SafeString:
     return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, text)
 
 
-def _ago(at: datetime) -> SafeString:
+def _time(at: datetime) -> SafeString:
     local = timezone.localtime(at)
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b %H:%M:%S"))

@@ -11,7 +11,7 @@ from unfold.contrib.filters.admin import RangeDateTimeFilter
 
 
 class TimesBetween(RangeDateTimeFilter):
-    """Time range in the reader's zone, with optional hours; the filter of unfold has neither."""
+    """Time range in the reader's zone, with optional hours. Unfold's filter supports neither."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         since, until = self._moment("from", time.min), self._moment("to", time.max)
@@ -22,7 +22,7 @@ class TimesBetween(RangeDateTimeFilter):
         return queryset
 
     def _moment(self, end: str, usual: time) -> datetime | None:
-        """Return one end of the range, None if the day is invalid; the field still shows what was typed."""
+        """Return one end of the range, or None if the day is invalid. The field still shows the input."""
         typed = [self.used_parameters.get(f"{self.parameter_name}_{end}_{part}") or "" for part in (0, 1)]
         try:
             day, hour = parse_date(typed[0]), parse_time(typed[1])

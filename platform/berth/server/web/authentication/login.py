@@ -43,7 +43,7 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign in at the form of the admin site, with the same limits. Raises RateLimited."""
+    """Sign in at the admin site's form, with the same limits. Raises RateLimited."""
     if request.method != "POST":
         return admin.site.login(request)
     counted = count_attempt(request, request.POST.get("username", ""))
@@ -56,6 +56,6 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
 def is_signed_in(answer: HttpResponse) -> bool:
     """Return whether the form was accepted.
 
-    The user of the request does not tell: an existing session may try the password of another account.
+    The request's user is no indication: an existing session may try the password of another account.
     """
     return answer.status_code == HTTPStatus.FOUND

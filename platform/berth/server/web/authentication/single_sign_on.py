@@ -1,4 +1,4 @@
-"""Sign-in through OpenID Connect (code flow with PKCE, by Authlib)."""
+"""Sign-in through OpenID Connect (code flow with PKCE, implemented by Authlib)."""
 
 from functools import lru_cache
 from typing import Any
@@ -32,13 +32,13 @@ PATIENCE = 10
 @never_cache
 @require_GET
 def begin(request: HttpRequest) -> HttpResponse:
-    """Redirect to the provider; remember the requested page."""
+    """Redirect to the provider, and remember the requested page."""
     wanted = request.GET.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
     try:
         spend("login", f"single sign-on of {client_address(request)}")
-        answer: HttpResponse = provider().authorize_redirect(request, _here(request))
+        answer: HttpResponse = provider().authorize_redirect(request, _redirect_url(request))
     except RateLimited as error:
         return _refused(request, error.detail, 429)
     except (RequestException, OAuthError, ValueError, KeyError) as error:
@@ -50,7 +50,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
-    """Handle the redirect back: exchange the code for an ID token and validate it."""
+    """Handle the redirect back: exchange the code for an ID token, and validate the token."""
     wanted = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
@@ -83,10 +83,10 @@ def is_offered() -> bool:
 
 
 def provider() -> Any:
-    """Raises NotFound if single sign-on is not configured."""
+    """Return the OpenID Connect provider. Raises NotFound if single sign-on is not configured."""
     if not is_offered():
         raise NotFound("Single sign-on is not set up here.")
-    return _registered(
+    return _register(
         settings.BERTH_OIDC_ISSUER,
         settings.BERTH_OIDC_CLIENT_ID,
         settings.BERTH_OIDC_CLIENT_SECRET,
@@ -95,8 +95,8 @@ def provider() -> Any:
 
 
 @lru_cache(maxsize=4)
-def _registered(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """Reads the provider's metadata once, and its keys again for a token with a new key."""
+def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
+    """Register the provider. Its metadata is read once, and its keys again for a token with a new key."""
     return OAuth().register(
         "berth",
         client_id=client_id,
@@ -106,8 +106,8 @@ def _registered(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     )
 
 
-def _here(request: HttpRequest) -> str:
-    """Return the redirect URL: the server's public URL, if it has one."""
+def _redirect_url(request: HttpRequest) -> str:
+    """Return the redirect URL, below the server's public URL if it has one."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)

@@ -1,4 +1,4 @@
-"""Geometry of bars, drawn as SVG."""
+"""Geometry of bars, which templates draw as SVG."""
 
 from dataclasses import dataclass
 
@@ -23,33 +23,33 @@ class Bar:
 def quota_bar(
     *, allocated: int, quota: int | None, share: int | None, wanted: int, scale: int, label: str
 ) -> Bar:
-    """Return a bar of GPUs within quota, over quota and requested, with marks at quota and fair share."""
+    """Return a bar of in-quota, over-quota and requested GPUs, with marks at quota and fair share."""
     within = allocated if quota is None else min(allocated, quota)
     parts, at = [], 0
     for amount, kind in ((within, "used"), (allocated - within, "over"), (wanted, "wanted")):
-        end = _place(at + amount, scale)
-        start = _place(at, scale)
+        end = _x(at + amount, scale)
+        start = _x(at, scale)
         if end > start:
             parts.append(Part(start, end - start, kind))
         at += amount
     return Bar(
         tuple(parts),
-        quota=None if not quota else _place(quota, scale),
-        share=None if share is None else _place(share, scale),
+        quota=None if not quota else _x(quota, scale),
+        share=None if share is None else _x(share, scale),
         label=label,
     )
 
 
 def stacked(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
-    """Return a bar of amounts, one after the other, on a track of `total`."""
+    """Return a bar of consecutive amounts on a track of length `total`."""
     parts, at = [], 0
     for amount, kind in amounts:
-        start, end = _place(at, total), _place(at + amount, total)
+        start, end = _x(at, total), _x(at + amount, total)
         if end > start:
             parts.append(Part(start, end - start, kind))
         at += amount
     return Bar(tuple(parts), label=label)
 
 
-def _place(amount: int, scale: int) -> int:
+def _x(amount: int, scale: int) -> int:
     return min(WIDTH, round(WIDTH * amount / scale)) if scale > 0 else 0

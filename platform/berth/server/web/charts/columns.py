@@ -1,4 +1,4 @@
-"""Geometry of stacked columns over time, drawn as SVG."""
+"""Geometry of stacked columns over time, which templates draw as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """`marks` are (y, number), from the top down."""
+    """Stacked columns. `marks` are (y, number) pairs from top to bottom."""
 
     pieces: tuple[Piece, ...]
     marks: tuple[tuple[float, str], ...]
 
 
 def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Return stacked columns. Each layer is a kind with the amount and the title of each column."""
+    """Return stacked columns. Each layer has a kind, and the amount and title of each of its columns."""
     places = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[place][0] for _, values in layers) for place in range(places)]
     step = _tick(max([*sums, 0.0]))
@@ -49,7 +49,7 @@ def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Column
 
 
 def _tick(most: float) -> float:
-    """Return the smallest of ... 0.1, 0.2, 0.5, 1, 2, 5 ... that needs at most the given number of lines."""
+    """Return the smallest step of ... 0.1, 0.2, 0.5, 1, 2, 5 ... that needs no more than TICKS lines."""
     if most <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))

@@ -1,4 +1,4 @@
-"""Geometry of charts over time; templates draw them as SVG."""
+"""Geometry of step charts over time, which templates draw as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas with a line over them; `marks` are (y, number), from the top down."""
+    """Stacked areas with a line over them. `marks` are (y, number) pairs from top to bottom."""
 
     areas: tuple[Area, ...]
     line: str
@@ -31,10 +31,10 @@ def step_chart(
     begin: float,
     end: float,
 ) -> StepChart:
-    """Draw numbers over the axis from `begin` to `end`; the part before the first time stays empty.
+    """Draw numbers over a time axis from `begin` to `end`. The axis is empty before the first time.
 
-    Each number holds from its time until the next one, the last until `end`. A time before `begin` is
-    drawn at `begin`. The line has a gap where it is None.
+    Each number is drawn from its time until the next time, and the last number until `end`. A time before
+    `begin` is drawn at `begin`. The line has a gap where its value is None.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
     most = max([*sums, *(number for number in line if number is not None), 1])
@@ -74,7 +74,7 @@ def _steps(across: Sequence[int], values: Sequence[int], top: int) -> list[str]:
 
 
 def _tick(most: int) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20 ... that needs at most the given number of lines."""
+    """Return the smallest step of 1, 2, 5, 10, 20 ... that needs no more than TICKS lines."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     return next(step for step in steps if step * TICKS >= most)
 

@@ -18,7 +18,7 @@ SIZE = 50
 class Slice(Generic[M]):
     rows: list[M]
     sort: str
-    next: str | None  # cursors; None if there is no such page
+    next: str | None  # cursor of the next page, None on the last page
     previous: str | None
 
 
@@ -31,11 +31,11 @@ def slice_of(
     cursor: str = "",
     size: int = SIZE,
 ) -> Slice[M]:
-    """`columns` maps sort keys to columns that are never null; "-" reverses."""
+    """Return one page of rows. `columns` maps sort keys to columns without nulls; "-" reverses a key."""
     if sort.removeprefix("-") not in columns:
         sort = default
     down, column = sort.startswith("-"), columns[sort.removeprefix("-")]
-    mark = _read(cursor, sort)
+    mark = _parse_cursor(cursor, sort)
     backwards = mark is not None and mark[0] == "<"
     if mark is not None:
         try:
@@ -53,13 +53,13 @@ def slice_of(
     return Slice(
         shown,
         sort,
-        next=_mark(">", sort, column, shown[-1]) if more or backwards else None,
-        previous=_mark("<", sort, column, shown[0]) if (more if backwards else mark is not None) else None,
+        next=_cursor(">", sort, column, shown[-1]) if more or backwards else None,
+        previous=_cursor("<", sort, column, shown[0]) if (more if backwards else mark is not None) else None,
     )
 
 
 def ordered(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
-    """Return all rows in the order of the pages."""
+    """Return all rows in page order."""
     column = columns[sort.removeprefix("-")]
     down = sort.startswith("-")
     return rows.order_by(*(F(name).desc() if down else F(name).asc() for name in (column, "pk")))
@@ -70,7 +70,7 @@ def _beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:
     return Q(**{f"{column}__{side}": value}) | Q(**{column: value, f"pk__{side}": key})
 
 
-def _mark(direction: str, sort: str, column: str, row: Model) -> str:
+def _cursor(direction: str, sort: str, column: str, row: Model) -> str:
     value: Any = row
     for step in column.split("__"):
         value = getattr(value, step)
@@ -78,8 +78,8 @@ def _mark(direction: str, sort: str, column: str, row: Model) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _read(cursor: str, sort: str) -> tuple[str, Any, str] | None:
-    """Return the position of a cursor, None if it is invalid or belongs to another order."""
+def _parse_cursor(cursor: str, sort: str) -> tuple[str, Any, str] | None:
+    """Return the position of a cursor, or None if it is invalid or belongs to another sort order."""
     try:
         direction, made_for, value, key = json.loads(
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

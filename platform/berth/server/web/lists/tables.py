@@ -1,7 +1,7 @@
-"""Sorting, search, pagination and CSV export for every list.
+"""Sorting, search, pagination and CSV export of lists.
 
-An export contains all rows under the filters of the page, in its order and with its columns. A page with
-several tables gives each a name, which is the prefix of its query parameters.
+An export contains all rows that match the page's filters, in the page's order and with its columns. On a page
+with several tables, each table has a name, which is the prefix of its query parameters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,9 +22,10 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """`value` is told in `unit`. `order`: the database's column, never null, by which long lists are sorted.
+    """Column of a table. `value` returns a cell in `unit`.
 
-    `in_file`: told in the file only, where the page has no column of its own for it.
+    `order` is the database column, without nulls, by which long lists are sorted. An `in_file` column appears
+    only in the CSV file.
     """
 
     key: str
@@ -42,7 +43,10 @@ class Column(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[R]):
-    """`sorts`: sortable keys. `next`, `previous`: cursors. `every`: all rows, for the file."""
+    """One page of a list.
+
+    `sorts` are the sortable keys, `next` and `previous` are cursors, and `every` is all rows for a CSV file.
+    """
 
     name: str
     file_name: str
@@ -54,7 +58,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     every: Iterable[R]
-    begun_with: bool  # whether there are rows without the search
+    begun_with: bool  # True if the list has rows without the search
 
     def word(self, what: str) -> str:
         return word_of(self.name, what)
@@ -71,17 +75,17 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Of rows that are all at hand: any column sorts, words are looked for in what the columns tell.
+    """List rows that are all in memory. They can be sorted by any column, and searched in all columns.
 
-    `default` may be empty: the order in which they are given.
+    If `default` is empty, the default order is the order of `rows`.
     """
     every, state = list(rows), table_state(request.GET, name)
     by = {column.key: column for column in columns}
     sort = state["sort"] if state["sort"].removeprefix("-") in by else default
-    matches = [row for row in every if _holds(row, columns, state["search"])]
+    matches = [row for row in every if _matches(row, columns, state["search"])]
     if sort:
         value = by[sort.removeprefix("-")].value
-        matches.sort(key=lambda row: _weighed(value(row)))
+        matches.sort(key=lambda row: _sort_key(value(row)))
     if sort.startswith("-"):
         matches.reverse()
     start = int(state["cursor"]) if state["cursor"].isdecimal() and len(state["cursor"]) < 9 else 0
@@ -98,7 +102,7 @@ def list_query(
     render: Callable[[list[M]], list[R]],
     *, name: str = "", file_name: str, default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """List rows of a query that the page has filtered; `render` converts them to table rows."""
+    """List the rows of a query that the page has filtered. `render` converts them to table rows."""
     state = table_state(request.GET, name)
     orders = {column.key: column.order for column in columns if column.order}
     matches = slice_of(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)
@@ -116,9 +120,9 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 
 
 def branches(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
-    """Return the tree of matching rows from pairs of a top and a row below it, or the top itself.
+    """Return the tree of matching rows. Each match is a pair of a top and the top itself or a row below it.
 
-    Tops keep their order; the rows below each are in the order of the list.
+    The tops keep their order, and the rows below each top are in list order.
     """
     every = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in every}
@@ -132,13 +136,13 @@ def branches(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, 
 
 
 def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
-    """Return the CSV file that the request asks for, None if it asks for the page."""
+    """Return the requested CSV file, or None if the request is for the page."""
     state = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
     return state.as_csv(request) if state else None
 
 
 def table_state(query: QueryDict, name: str) -> dict[str, str]:
-    """Return sort, search and cursor of one table from the query parameters."""
+    """Return the sort key, search text and cursor of one table from the query parameters."""
     return {
         what: query.get(word_of(name, what), "").replace("\x00", "")[:400].strip()
         for what in ("sort", "search", "cursor")
@@ -149,15 +153,15 @@ def word_of(name: str, what: str) -> str:
     return f"{name}-{what}" if name else what
 
 
-def _holds(row: R, columns: Sequence[Column[R]], search: str) -> bool:
+def _matches(row: R, columns: Sequence[Column[R]], search: str) -> bool:
     if not search:
         return True
     render = " ".join(cell(column.value(row)) for column in columns).lower()
     return all(word in render for word in search.lower().split())
 
 
-def _weighed(value: Any) -> tuple[int, Any]:
-    """Return a sort key: missing values first, then numbers, then text."""
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Return a sort key that puts missing values first, then numbers, then times, then text."""
     if value is None or value == "":
         return (0, 0)
     if isinstance(value, bool | int | float):

@@ -1,7 +1,7 @@
-"""Announce changes to all web processes as notes with kinds and ids, without content.
+"""Announce changes to all web processes as notes that contain kinds and ids, but no content.
 
-The first note after a pause is sent at once. The notes that follow shortly after are sent together, so that
-a cycle that starts a thousand workloads costs only a few notifications.
+The first note after a pause is sent at once, and notes that follow shortly after it are sent together. A
+cycle that starts a thousand workloads therefore costs only a few notifications.
 """
 
 import json
@@ -21,23 +21,23 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-MOST_IDS = 100  # bytes of one notification; PostgreSQL allows 8,000
+MOST_IDS = 100  # ids per notification: PostgreSQL limits its payload to 8,000 bytes
 
-Place = tuple[int | None, int | None]  # project and department
+Place = tuple[int | None, int | None]  # (project id, department id)
 
 
 class Announcer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[str, Place], set[str] | None] = {}
-        self._timer: threading.Timer | None = None  # until it sends
+        self._timer: threading.Timer | None = None  # the timer that will send the next notes
         self._latest: threading.Timer | None = None
         self._sent_at = -GATHER_SECONDS
 
     def announce(
         self, kind: str, *, project: int | None = None, department: int | None = None, ident: str = ""
     ) -> None:
-        """Announce a change; called after its commit."""
+        """Announce a change. Call this after the commit."""
         with self._lock:
             ids = self._waiting.setdefault((kind, (project, department)), set())
             if ids is not None and ident:
@@ -69,7 +69,7 @@ class Announcer:
             self._latest.join()
 
     def _send_later(self) -> None:
-        """Send from the timer thread, with its own connection; the database may have stopped by now."""
+        """Send from the timer thread, over its own connection. The database may have stopped by now."""
         try:
             self.send()
         except (OperationalError, InterfaceError) as error:
@@ -80,7 +80,7 @@ class Announcer:
 
 
 def notes(waiting: dict[tuple[str, Place], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Return one note per kind and place; a note with too many ids stands for all of them."""
+    """Return one note per kind and place. A note without ids stands for all objects of its kind."""
     for (kind, (project, department)), ids in sorted(waiting.items(), key=str):
         named = sorted(ids) if ids is not None and len(ids) <= MOST_IDS else None
         yield {"kind": kind, "project": project, "department": department, "ids": named}

@@ -1,4 +1,4 @@
-"""One thread per web process that passes change notes to its open pages."""
+"""Thread of a web process that passes change notes on to open pages."""
 
 import asyncio
 import json
@@ -15,25 +15,25 @@ from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]
 PATIENCE_SECONDS = 5.0
-LINGERS_SECONDS = 60.0  # without a page, before the thread ends
-REMEMBERED = 1000  # notes, for pages that were rendered before they listened
-CLOCKS_APART_SECONDS = 0.2  # maximum clock difference of two web processes
-MOST_WAITING = 1000  # notes for one page; a page that reads too slowly is sent "everything may have changed"
+LINGERS_SECONDS = 60.0  # seconds without an open page before the thread ends
+REMEMBERED = 1000  # number of notes kept for pages that were rendered before they listened
+CLOCKS_APART_SECONDS = 0.2  # maximum clock difference between two web processes
+MOST_WAITING = 1000  # maximum notes per page; a page that reads too slowly is sent EVERYTHING instead
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
 
 class PageQueue:
-    """Queue of notes for one open page, in the event loop that serves it."""
+    """Queue of notes for one open page, in the event loop that serves the page."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.notes: asyncio.Queue[Note] = asyncio.Queue()
 
     def put(self, note: Note) -> None:
-        """Add a note; may be called from any thread."""
+        """Add a note. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._keep, note)
-        except RuntimeError:  # the loop has ended, and the page with it
+        except RuntimeError:  # the event loop has closed, and the page with it
             return
 
     def _keep(self, note: Note) -> None:
@@ -45,7 +45,7 @@ class PageQueue:
 
 
 class Listener:
-    """Listening thread that runs while pages are open, and ends after a while without any."""
+    """Listening thread that runs while pages are open, and ends some time after the last page closes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._past: deque[tuple[float, Note]] = deque()
-        self._known_from = math.inf  # `_past` has every note since this time
+        self._complete_since = math.inf  # `_past` has every note since this time
         self._wanted_at = 0.0
 
     def add(self, queue: PageQueue) -> threading.Event:
-        """Add a page; the returned event is set once the thread listens to the database."""
+        """Add a page. The returned event is set once the thread listens to the database."""
         with self._lock:
             self._queues.add(queue)
             self._wanted_at = time.monotonic()
@@ -72,13 +72,13 @@ class Listener:
             self._queues.discard(queue)
 
     def missed(self, since: float) -> list[Note]:
-        """Return the notes since a time of any web process's clock.
+        """Return the notes since a time on any web process's clock.
 
-        If this process has not listened since then, return that everything may have changed.
+        If this process has not been listening since then, return a note that everything may have changed.
         """
         since -= CLOCKS_APART_SECONDS
         with self._lock:
-            if since <= self._known_from:
+            if since <= self._complete_since:
                 return [EVERYTHING]
             return [note for at, note in self._past if at >= since]
 
@@ -86,9 +86,9 @@ class Listener:
         try:
             with Waiter(NAME) as waiter:
                 with self._lock:
-                    self._known_from = time.time()
+                    self._complete_since = time.time()
                 self._ready.set()
-                while self._wanted():
+                while self._should_run():
                     for reason in sorted(waiter.wait(PATIENCE_SECONDS).reasons):
                         self._distribute(EVERYTHING if reason == "reconnected" else json.loads(reason))
         finally:
@@ -99,7 +99,7 @@ class Listener:
                     self._thread = None
                     self._forget()
 
-    def _wanted(self) -> bool:
+    def _should_run(self) -> bool:
         with self._lock:
             now = time.monotonic()
             if self._queues:
@@ -112,14 +112,14 @@ class Listener:
 
     def _forget(self) -> None:
         self._past.clear()
-        self._known_from = math.inf
+        self._complete_since = math.inf
 
     def _distribute(self, note: Note) -> None:
         with self._lock:
             queues = list(self._queues)
             self._past.append((time.time(), note))
             if len(self._past) > REMEMBERED:
-                self._known_from = self._past.popleft()[0]
+                self._complete_since = self._past.popleft()[0]
         for queue in queues:
             queue.put(note)
 

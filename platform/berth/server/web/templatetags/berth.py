@@ -1,4 +1,4 @@
-"""Template tags: numbers with units, times, chips, icons, bars."""
+"""Template tags: numbers with units, times, chips, icons and bars."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -53,7 +53,7 @@ TONES = {
     "consolidate": "info",
     "stale_gang": "bad",
     "drain": "info",
-    # of engines and scaling requests of services
+    # states of inference engines and scale requests
     "PENDING": "warn",
     "CREATING": "info",
     "CONNECTING": "info",
@@ -72,7 +72,7 @@ TONES = {
 
 @register.simple_tag
 def chip(state: str, text: str = "") -> SafeString:
-    """Return a state as a coloured label."""
+    """Render a state as a coloured label."""
     return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.spoken(state))
 
 
@@ -83,7 +83,7 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """Render a time in UTC; scripts rewrite it in the reader's zone. Styles: ago, full."""
+    """Render a time in UTC, which scripts convert to the reader's zone. Styles: ago, full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NOTHING)
     text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -123,7 +123,7 @@ def current(place: Any, path: str) -> bool:
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
-    """Return a column head that sorts by the column; sorting again reverses the order."""
+    """Render a column head that sorts by the column. Sorting again reverses the order."""
     now = context["sort"]
     down = now == f"-{key}"
     query = context["request"].GET.copy()
@@ -141,7 +141,7 @@ def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan
 
 @register.inclusion_tag("web/parts/heads.html", takes_context=True)
 def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
-    """Return the column heads of a list; `last` is the head of the column of buttons."""
+    """Render the column heads of a list. `last` is the head of the button column."""
     return {
         "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
         "last": last,
@@ -167,7 +167,7 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
 def table_tools(
     context: Context, listing: Listing[Any], placeholder: str, target: str = "#rows"
 ) -> dict[str, Any]:
-    """Return the search field and the export link."""
+    """Render the search field and the export link."""
     query = context["request"].GET
     own = {listing.word(what) for what in ("search", "cursor", "format")}
     return {
@@ -185,7 +185,7 @@ def table_tools(
 
 @register.simple_tag(takes_context=True)
 def export_link(context: Context, listing: Listing[Any]) -> SafeString:
-    """Return the link to the CSV file of all rows under the page's filters and in its order."""
+    """Render the link to the CSV file of all rows that match the page's filters, in its order."""
     return format_html(
         '<a class="button small" href="?{}" download>{}Download as CSV</a>',
         _exported(context, listing),
@@ -213,7 +213,7 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
 def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
-    """Return the head of one value of one pool in the quota grid."""
+    """Render the column head of one quota value of one pool in the quota grid."""
     scale = MILLI if field.kind == "amount" else 1
     data = {
         "pool": pool,
@@ -232,11 +232,11 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
 
 @register.filter
 def kind_of(row: Model) -> str:
-    """Return the kind of a row, for example "quota"."""
+    """Return the kind of an object, for example "quota"."""
     return str(row._meta.verbose_name)
 
 
 @register.filter
 def bound(value: float | str | None, without: str) -> str:
-    """Return an amount in whole units, or the text for a missing one."""
+    """Format an amount in whole units. Return the text `without` if the amount is missing."""
     return without if value is None or value == "" else f"{value:,g}"

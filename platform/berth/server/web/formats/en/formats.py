@@ -1,4 +1,4 @@
-"""Date and time formats of the admin site, to the second."""
+"""Date and time formats of the admin site, with seconds."""
 
 DATE_FORMAT = "j M Y"
 DATETIME_FORMAT = "j M Y, H:i:s"
