@@ -84,7 +84,7 @@ def create_older_cluster(cluster: Embedded) -> None:
     cluster._create()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")
-    embedded._own(cluster.socket)
+    embedded._claim_directory(cluster.socket)
     server = subprocess.Popen(cluster.command(), stdout=log, stderr=log, cwd="/")
     url = f"postgresql://berth@/postgres?host={cluster.socket}"
     try:

@@ -17,8 +17,8 @@ def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_socket_directory_is_private(tmp_path: Path) -> None:
     place = tmp_path / "sockets"
-    embedded._own(place)
-    embedded._own(place)
+    embedded._claim_directory(place)
+    embedded._claim_directory(place)
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
@@ -27,7 +27,7 @@ def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> No
     victim.mkdir(mode=0o755)
     (tmp_path / "sockets").symlink_to(victim)
     with pytest.raises(DatabaseTrouble, match="no directory that Berth can use"):
-        embedded._own(tmp_path / "sockets")
+        embedded._claim_directory(tmp_path / "sockets")
     assert stat.S_IMODE(victim.stat().st_mode) == 0o755
 
 
@@ -37,4 +37,4 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     place.mkdir(mode=0o777)
     os.chown(place, 12345, 12345)
     with pytest.raises(DatabaseTrouble, match="belongs to user 12345"):
-        embedded._own(place)
+        embedded._claim_directory(place)

@@ -21,35 +21,35 @@ def workload_names(incomplete: str) -> list[str]:
     """Return live workloads as NAME, or as PROJECT/NAME if `incomplete` has a slash."""
     project, _, name = incomplete.rpartition("/")
 
-    def ask(client: "Client") -> list[str]:
+    def fetch(client: "Client") -> list[str]:
         workloads = client.workloads.list(limit=COMPLETIONS, search=name or None, project=project or None)
         return [workload.handle if project else workload.name for workload in workloads]
 
-    return _offered(ask, incomplete)
+    return _completions(fetch, incomplete)
 
 
 def service_names(incomplete: str) -> list[str]:
     project, _, _ = incomplete.rpartition("/")
 
-    def ask(client: "Client") -> list[str]:
+    def fetch(client: "Client") -> list[str]:
         services = client.services.list(project=project or None, ended=False)
         return [f"{service.project}/{service.name}" if project else service.name for service in services]
 
-    return _offered(ask, incomplete)
+    return _completions(fetch, incomplete)
 
 
-def _named(word: str, of: str) -> Names:
+def _names_from(word: str, of: str) -> Names:
     def names(incomplete: str) -> list[str]:
-        return _offered(lambda client: [each.name for each in getattr(client, of).list()], incomplete)
+        return _completions(lambda client: [each.name for each in getattr(client, of).list()], incomplete)
 
     names.__name__ = f"{word}_names"
     return names
 
 
-pool_names = _named("pool", "node_pools")
-node_names = _named("node", "nodes")
-project_names = _named("project", "projects")
-department_names = _named("department", "departments")
+pool_names = _names_from("pool", "node_pools")
+node_names = _names_from("node", "nodes")
+project_names = _names_from("project", "projects")
+department_names = _names_from("department", "departments")
 
 
 def owner_names(incomplete: str) -> list[str]:
@@ -65,14 +65,14 @@ def context_names(incomplete: str) -> list[str]:
         return []
 
 
-def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
+def _completions(fetch: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
     from berth.client import Client, ClientError
     from berth.client.config import BadSettings
     from berth.client.retry import RetryPolicy
 
     try:
         with Client(retry_policy=RetryPolicy(attempts=1)) as client:
-            names = list(ask(client))
+            names = list(fetch(client))
     except (ClientError, BadSettings):
         return []
     return sorted({name for name in names if name.startswith(incomplete)})[:COMPLETIONS]
@@ -105,7 +105,7 @@ OwnerArgument = Annotated[
 
 @contextmanager
 def connected() -> Iterator["Client"]:
-    from berth.client import Client  # takes long to import, and `berth --help` does not need it
+    from berth.client import Client  # slow to import, and not needed by `berth --help`
 
     with Client() as client:
         yield client
@@ -115,7 +115,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator that gives a command the fields of the dataclass `kind` as options, in order."""
+    """Return a decorator that makes the fields of the dataclass `kind` the options of a command, in order."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(

@@ -19,7 +19,7 @@ def from_files(files: Iterable[str]) -> Named:
 
 
 def from_template(reference: str, project: str | None, name: str | None) -> Named:
-    """Return the document of a template; `name` replaces its name."""
+    """Return the document of a template, renamed to `name` if given."""
     with connected() as client:
         template = client.templates.get(*place_of(client, reference, project))
     renamed = {"name": name} if name else {}
@@ -27,7 +27,7 @@ def from_template(reference: str, project: str | None, name: str | None) -> Name
 
 
 def place_of(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Return project and name from PROJECT/NAME, or NAME in `project` or the default project."""
+    """Return the project and name of PROJECT/NAME, or of NAME in `project` or the default project."""
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
@@ -36,7 +36,7 @@ def place_of(client: "Client", reference: str, project: str | None) -> tuple[str
 
 
 def with_settings(documents: Named, settings: Iterable[str]) -> Named:
-    """Return the documents with `settings` applied, such as `roles[0].gpu=2`; values are YAML."""
+    """Return the documents with `settings` applied, such as `roles[0].gpu=2`. Values are YAML."""
     from berth.core.errors import Invalid
     from berth.documents.values import assigned, setting
 
@@ -62,7 +62,7 @@ Place = tuple[str, str, str]  # "project" or "department", its name, the pool
 def draft_of(
     client: "Client", file: str | None, sets: Iterable[str], removes: Iterable[str], note: str | None
 ) -> dict[str, Any]:
-    """Return the document that preview and apply take. The server validates its values."""
+    """Return the quota draft for preview or apply. The server validates its values."""
     draft: dict[str, Any] = _from_file(file) if file is not None else {"changes": []}
     words = list(sets), list(removes)
     if any(words):
@@ -96,7 +96,7 @@ def _from_words(client: "Client", sets: list[str], removes: list[str]) -> list[d
         place, key = _place(text, left, departments, keyed=True)
         if not sign or not key:
             raise invalid("--set", "is not a quota change", text, SET_FORM)
-        _put(changes.setdefault(place, {}), key.split("."), _value(value), text)
+        _set_nested(changes.setdefault(place, {}), key.split("."), _value(value), text)
     named: list[tuple[Place, dict[str, Any]]] = [
         (place, {"set": values}) for place, values in changes.items()
     ]
@@ -124,7 +124,7 @@ def _place(text: str, left: str, departments: Mapping[str, str], *, keyed: bool)
     return ("project", project, pool), key
 
 
-def _put(values: dict[str, Any], path: list[str], value: Any, text: str) -> None:
+def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) -> None:
     *groups, last = path
     for group in groups:
         values = values.setdefault(group, {})

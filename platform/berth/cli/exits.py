@@ -50,7 +50,7 @@ def code_of_outcome(workload: "Workload") -> ExitCode:
 
 
 def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
-    """Return the exit code and the message lines of an expected error, None for a bug."""
+    """Return the exit code and the message lines of an expected error, or None for a bug."""
     from berth.client import errors
     from berth.client.config import BadSettings
 
@@ -64,7 +64,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REFUSED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    spec = sys.modules.get("berth.core.spec")  # not imported for its error alone
+    spec = sys.modules.get("berth.core.spec")  # do not import the module only for its error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
     if isinstance(error, errors.Ambiguous | BadSettings | BadInput):
@@ -75,7 +75,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return the extra to install, or None if a module of Berth itself is missing."""
+    """Return an error that names the extra to install, or None if one of Berth's own modules is missing."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
@@ -85,7 +85,7 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
 
 
 class BadInput(Exception):
-    """Invalid input from the command line or a file; the text names the allowed values."""
+    """Invalid input from the command line or a file. The message has the allowed values."""
 
 
 def invalid(option: str, message: str, value: object, allowed: str) -> BadInput:
@@ -94,7 +94,7 @@ def invalid(option: str, message: str, value: object, allowed: str) -> BadInput:
 
 
 def unknown(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
-    """Return the message for a name that does not exist, with the nearest allowed one."""
+    """Return the message for a name that does not exist, which suggests the nearest allowed name."""
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"

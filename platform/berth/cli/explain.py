@@ -21,12 +21,12 @@ STANDINGS = ("quota", "share", "allocated", "requested", "limit")
 
 
 def blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Render numbers of a blocker, such as "requested 4 GPUs, free 0 GPUs". They are in thousandths."""
+    """Format a blocker's numbers, which are in thousandths, such as "requested 4 GPUs, free 0 GPUs"."""
     resource = str(numbers.get("resource") or "gpu")
     order = [name for name in NAMES if name in numbers]
     order += sorted(name for name in numbers if name not in NAMES and name not in UNSAID)
     return ", ".join(
-        f"{NAMES.get(name, safe(name).replace('_', ' '))} {_spoken(name, numbers[name], resource)}"
+        f"{NAMES.get(name, safe(name).replace('_', ' '))} {_amount_text(name, numbers[name], resource)}"
         for name in order
     )
 
@@ -39,7 +39,7 @@ def expected_line(at: datetime | None, because: str) -> str:
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines about the project and its department, as of the last cycle."""
+    """Yield lines about the standing of the project and its department in the last cycle."""
     for kind in ("project", "department"):
         standing = (queue or {}).get(kind)
         if isinstance(standing, dict):
@@ -49,12 +49,12 @@ def queue_lines(queue: Any) -> Iterator[str]:
                 if name in standing
             )
             yield f"{kind} {standing.get('name')}: {amounts} (GPUs in {standing.get('pool')})"
-            for line in _how(standing):
+            for line in _share_explanation(standing):
                 yield f"  {line}"
 
 
-def _how(standing: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the explanation of the fair share: of GPUs, or of the requested resources without GPUs."""
+def _share_explanation(standing: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the explanation of the GPU fair share, or of other resources if no GPUs are requested."""
     explanations = standing.get("how") or {}
     requested = standing.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]
@@ -62,7 +62,7 @@ def _how(standing: Mapping[str, Any]) -> Iterator[str]:
         yield from map(str, explanations.get(resource) or ())
 
 
-def _spoken(name: str, value: Any, resource: str) -> str:
+def _amount_text(name: str, value: Any, resource: str) -> str:
     if name not in AMOUNTS or not isinstance(value, int | float):
         return plain(value)
     return amount(resource, int(value))

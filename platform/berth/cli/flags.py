@@ -25,7 +25,7 @@ def _option(help_text: str, *names: str, metavar: Text = None) -> Any:
 
 @dataclass(frozen=True)
 class SubmitFlags:
-    """Options of `berth submit`. Options without a value are left out of the document."""
+    """Options of `berth submit`. Options without a value are omitted from the document."""
 
     command: Annotated[
         Texts, typer.Argument(metavar="[-- COMMAND...]", help="Command of each replica, after --.")
@@ -73,7 +73,7 @@ class SubmitFlags:
     preemptible: Annotated[
         bool | None,
         _option(
-            "Whether it can be evicted. Default: preemptible below priority 100.",
+            "Allow evictions. Default: preemptible below priority 100.",
             "--preemptible/--no-preemptible",
         ),
     ] = None
@@ -141,7 +141,9 @@ class SubmitFlags:
     idle_timeout: Annotated[
         Text,
         _option(
-            "End after this long without log output or visits to its ports.", "--idle-timeout", metavar="TIME"
+            "Time without log output or visits to ports before the workload ends.",
+            "--idle-timeout",
+            metavar="TIME",
         ),
     ] = None
     grace: Annotated[
@@ -149,11 +151,17 @@ class SubmitFlags:
     ] = None
     preemption_delay: Annotated[
         Text,
-        _option("Minimum pending time before it may preempt others.", "--preemption-delay", metavar="TIME"),
+        _option(
+            "Minimum pending time before the workload may preempt others.",
+            "--preemption-delay",
+            metavar="TIME",
+        ),
     ] = None
     stale_gang_grace: Annotated[
         Text,
-        _option("Time it may run below its minimum; never: unlimited.", "--stale-gang-grace", metavar="TIME"),
+        _option(
+            "Time the gang may run below its minimum; never: unlimited.", "--stale-gang-grace", metavar="TIME"
+        ),
     ] = None
     depends_on: Annotated[
         Texts, _option("Workload that must complete first; repeatable.", "--depends-on", metavar="WORKLOAD")
@@ -180,7 +188,7 @@ class SubmitFlags:
     dry_run: Annotated[bool, _option("Predict the decision; submit nothing.", "--dry-run")] = False
     show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
     watch: Annotated[bool, _option("Print each change until the workload ends.", "--watch")] = False
-    follow: Annotated[bool, _option("Print its output until the workload ends.", "--follow")] = False
+    follow: Annotated[bool, _option("Print the output until the workload ends.", "--follow")] = False
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
@@ -287,8 +295,8 @@ class Selection:
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None
-    by: Annotated[str | None, typer.Option("--by", help="User who submitted it.")] = None
-    search: Annotated[str | None, typer.Option(help="Text in the name.")] = None
+    by: Annotated[str | None, typer.Option("--by", help="User who submitted the workload.")] = None
+    search: Annotated[str | None, typer.Option(help="Text in the workload name.")] = None
     sort: Annotated[
         str, typer.Option(help="Sort key: submitted_at, name, priority, phase or gpus; prefix - to reverse.")
     ] = "-submitted_at"

@@ -1,4 +1,4 @@
-"""Follow a workload: its output, its phases, or a table that is kept up to date."""
+"""Follow the output or the phases of a workload, or keep a table up to date."""
 
 import re
 import sys
@@ -25,9 +25,9 @@ def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
     out: "Screen | Matching | None" = None,
 ) -> "Workload":  # fmt: skip
-    """Print the output of one pod, attempt after attempt, until the workload ends; return it as it ended.
+    """Print the output of one pod, attempt by attempt, until the workload ends. Return the ended workload.
 
-    Phase changes are printed on stderr. `tail` limits the lines of the first attempt.
+    Phase changes are printed to stderr. `tail` limits the lines of the first attempt.
     """
     out = out or Screen()
     printed, reported = "", ("", "")
@@ -48,7 +48,7 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the latest attempt of the named pod, or of rank 0, in the current run."""
+    """Return the latest attempt of the pod `name`, or of rank 0, in the current run."""
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
@@ -62,7 +62,7 @@ def _started(pod: "Pod") -> float:
 def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching"
 ) -> None:
-    """Print the output of one attempt to its end; a broken connection is resumed at the same byte."""
+    """Print the output of one attempt to its end. Resume a broken connection at the same byte."""
     from berth.client import Unreachable
 
     offset, losses = 0, 0
@@ -101,7 +101,7 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class Screen:
-    """Standard output without control sequences that change a terminal. Call `end` after the last piece."""
+    """Standard output, without control sequences on a terminal. Call `end` after the last piece."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -123,7 +123,7 @@ class Screen:
 
 
 class Matching:
-    """Pass on the lines that contain a text. Call `end` after the last piece."""
+    """Filter that passes on lines with a given text. Call `end` after the last piece."""
 
     def __init__(self, text: str, ignore_case: bool, out: Screen) -> None:
         self._fold = ignore_case
@@ -159,7 +159,7 @@ def as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str
 
 
 def split_safe(data: bytes) -> tuple[bytes, bytes]:
-    """Return the text that a terminal may show, and an incomplete sequence at the end."""
+    """Return the text that a terminal may show, and the incomplete sequence at the end of the data."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
     return SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail
@@ -169,9 +169,9 @@ REFRESH_SECONDS = 2.0
 
 
 def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
-    """Redraw in place on a terminal, or print again elsewhere, until Ctrl-C.
+    """Redraw in place on a terminal, or print repeatedly elsewhere, until Ctrl-C.
 
-    While the server is unreachable the last drawing stays. An error of the first drawing is raised.
+    While the server is unreachable, the last drawing remains. Errors from the first drawing are raised.
     """
     from rich.console import Group
     from rich.live import Live
@@ -198,7 +198,7 @@ def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS
 
 
 def follow_phases(client: "Client", workload: "Workload") -> "Workload":
-    """Print each phase change; return the workload as it ended."""
+    """Print each phase change, and return the ended workload."""
     last = workload
     for last in client.workloads.changes(workload.id):
         print_change(last)
@@ -206,7 +206,7 @@ def follow_phases(client: "Client", workload: "Workload") -> "Workload":
 
 
 def print_change(workload: "Workload") -> None:
-    """Print phase and reason on stderr; stdout is for the output of pods."""
+    """Print phase and reason to stderr, because stdout is for pod output."""
     reason = f" ({workload.reason})" if workload.reason else ""
     message = f": {workload.message}" if workload.message else ""
     print(safe(f"{workload.handle} is {workload.phase}{reason}{message}"), file=sys.stderr, flush=True)

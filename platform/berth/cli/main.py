@@ -1,4 +1,4 @@
-"""The `berth` command: a table of commands whose modules are imported when they run."""
+"""The `berth` command, which imports the module of a subcommand only when the subcommand runs."""
 
 import os
 import sys
@@ -63,7 +63,7 @@ def _load(name: str, target: Target) -> Any:
 
 
 class WorkloadGroup(TyperGroup):
-    """`berth workload`: the commands for workloads under a name of their own."""
+    """Group `berth workload`, which repeats the top-level workload commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Target] = {
 
 
 class RootGroup(TyperGroup):
-    """The whole command line. Errors are printed on stderr, without a traceback, and set the exit code."""
+    """Root of the command line. It prints errors to stderr without a traceback, and sets the exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

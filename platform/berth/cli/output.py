@@ -1,4 +1,4 @@
-"""Print answers as tables, JSON, YAML or CSV."""
+"""Print responses as tables, JSON, YAML or CSV."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ class Output(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether the output is meant for programs: the server's values, unformatted."""
+        """True for formats that are meant for programs and contain the server's values unformatted."""
         return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
@@ -42,8 +42,8 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 class Column:
     """One column of a table.
 
-    On a narrow terminal, cells are written by `brief`, `spare` columns are left out, the last one first, and
-    `grows` columns are cut.
+    On a narrow terminal, `brief` formats the cells, `spare` columns are omitted from the right, and `grows`
+    columns are cut.
     """
 
     title: str
@@ -144,7 +144,7 @@ def _cell(column: Column, of: Callable[[Any], str], item: Any) -> "Text":
 
 
 def print_table(table: "Table", *, whole: bool = False) -> None:
-    """Print a table, cut to the width of the terminal; whole lines with `whole` or without a terminal."""
+    """Print a table, cut to the terminal's width. Do not cut with `whole` or without a terminal."""
     console = console_of()
     if console.is_terminal and not whole:
         console.print(table)
@@ -157,7 +157,7 @@ def print_table(table: "Table", *, whole: bool = False) -> None:
 
 
 def room() -> int:
-    """Return the width of the terminal in characters, UNLIMITED_WIDTH without a terminal."""
+    """Return the width of the terminal in characters, or UNLIMITED_WIDTH without a terminal."""
     console = console_of()
     return console.width if console.is_terminal else UNLIMITED_WIDTH
 
@@ -169,7 +169,7 @@ def console_of() -> "Console":
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print one name and value per line; leave out empty values."""
+    """Print one name and value per line. Omit empty values."""
     filled = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in filled), default=0)
     for name, value in filled:
@@ -181,7 +181,7 @@ def print_section(title: str) -> None:
 
 
 GAP = 2
-CUT_TO = 16  # characters; a cell that is cut further is of no use
+CUT_TO = 16  # minimum characters of a cut cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +189,14 @@ class ColumnSize:
     """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None  # with short cells, if the column has them
+    brief: int | None = None  # width with brief cells, if the column has them
     spare: bool = False
     grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """A column that is shown, cut to `cut` characters."""
+    """A column to show, cut to `cut` characters."""
 
     column: int
     brief: bool = False
@@ -206,7 +206,7 @@ class FittedColumn:
 def fit_columns(sizes: Sequence[ColumnSize], room: int) -> list[FittedColumn]:
     """Return the columns that fit into `room` characters.
 
-    Spare columns are left out first, from the right. If that is not enough, the widest column is cut.
+    Spare columns are omitted first, from the right. If that is not enough, the widest column is cut.
     """
     shown, brief = list(range(len(sizes))), False
 
@@ -242,7 +242,7 @@ def listing(
     *,
     watch: bool = False,
 ) -> None:
-    """Print a list, or with `watch` refresh it; `find` and `columns` are called at every refresh."""
+    """Print a list, or refresh it with `watch`. Each refresh calls `find` and `columns`."""
     if not watch:
         show_list(find(), columns(), output, nothing)
         return
@@ -257,7 +257,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(data: object) -> str:
-    """Return CSV with one row per item of a list, one row for an object; nested keys become `outer.inner`."""
+    """Return CSV with one row per list item, or one row for an object. Nested keys become `outer.inner`."""
     rows = [dict(_flat(item)) for item in (data if isinstance(data, list) else [data])]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not columns:
@@ -281,7 +281,7 @@ def _flat(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Return the text of a cell; text that a spreadsheet would run as a formula is quoted."""
+    """Return the text of a cell. Text that a spreadsheet would run as a formula is quoted."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

@@ -229,13 +229,13 @@ def _value(entry: str, text: str) -> Any:
             raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
     try:
         read = yaml.safe_load(text)
-        return text if isinstance(read, float) else read  # 12.8 is a release, and so is 12.10
+        return text if isinstance(read, float) else read  # a version: 12.10 is not 12.1
     except yaml.YAMLError:
         raise invalid("--plugin", "is not a plugin", entry, PLUGIN_ALLOWED) from None
 
 
 KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
-ENTRY = re.compile(rf",\s*(?=(?:{'|'.join(KEYS)})=)")  # a schedule has commas of its own
+ENTRY = re.compile(rf",\s*(?=(?:{'|'.join(KEYS)})=)")  # schedules may contain commas
 ALLOWED = f"nodes=N or N%, and {', '.join(KEYS[1:])}, as comma-separated KEY=VALUE"
 
 

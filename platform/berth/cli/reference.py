@@ -60,7 +60,7 @@ def walk(command: Any, names: Names) -> Iterator[tuple[Names, Any]]:
 
 
 def help_of(command: Any, names: Names) -> str:
-    """Help text of a command, without the line about --help."""
+    """Return the help text of a command without the line about --help."""
     context = typer.Context(command, info_name=" ".join(names), terminal_width=WIDTH, max_content_width=WIDTH)
     lines: list[str] = command.get_help(context).splitlines()
     return "\n".join(line.rstrip() for line in lines if "Show this message and exit." not in line).rstrip()

@@ -10,14 +10,14 @@ def safe(text: object) -> str:
 
 
 def number(value: float | None, none: str = "-") -> str:
-    """Return 8 instead of 8.0, and at most three decimals."""
+    """Format a number with at most three decimals: 8 rather than 8.0."""
     if value is None:
         return none
     return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else f"{int(value)}"
 
 
 def span(seconds: float) -> str:
-    """Return a duration such as 45s, 12m, 3h20m or 5d."""
+    """Format a duration as 45s, 12m, 3h20m or 5d."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -34,12 +34,12 @@ def age(moment: datetime | None, now: datetime) -> str:
 
 
 def local(moment: datetime | None) -> str:
-    """Return the time in the local time zone, with its name."""
+    """Format the time in the local time zone, with the name of the zone."""
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def short(moment: datetime | None) -> str:
-    """Return the local time without the parts that it shares with now."""
+    """Format the local time without the parts that it shares with the current time."""
     if moment is None:
         return "-"
     here, today = moment.astimezone(), datetime.now().astimezone()
@@ -53,7 +53,7 @@ def now() -> datetime:
 
 
 def pairs(values: Mapping[str, object]) -> str:
-    """Return "key value, key value", such as the numbers of a blocker."""
+    """Format values as "key value, key value", such as the numbers of a blocker."""
     return ", ".join(f"{safe(key).replace('_', ' ')} {plain(value)}" for key, value in values.items())
 
 

@@ -22,10 +22,10 @@ OUTPUT = """\b
 Output:
   -o table    columns that fit the terminal; full lines if output is redirected
   -o wide     all columns at full width
-  -o json     the answer of the server
+  -o json     the server's response
   -o yaml     the same as YAML
   -o csv      the same as CSV: one row per item, nested fields as `outer.inner`
-Answers go to stdout, hints and errors to stderr. An error is one line starting with `berth: `."""
+Results go to stdout, hints and errors to stderr. An error is one line starting with `berth: `."""
 TOPICS = {"exit-codes": MEANINGS, "environment": ENVIRONMENT, "output": OUTPUT}
 
 

@@ -27,7 +27,7 @@ Amount = str | None
 def show(
     owner: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Only this department or project.", autocompletion=owner_names),
+        typer.Argument(metavar="[NAME]", help="Department or project to show.", autocompletion=owner_names),
     ] = None,
     pool: PoolOption = None,
     why: Annotated[bool, typer.Option("--why", help="Explain how the fair share is computed.")] = False,
@@ -49,14 +49,14 @@ def show(
 
 
 def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) -> list[Any]:
-    """Return the visible quotas, pool by pool, each department before its projects."""
+    """Return the visible quotas by pool, each department before its projects."""
     projects = {project.name: project.department for project in client.projects.list()}
     quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
     return sorted(quotas, key=lambda quota: _place(quota, projects))
 
 
 def _why(owner: str | None, pool: str | None, output: Output) -> None:
-    """Print how the fair share of every quota of `owner` is computed."""
+    """Print the calculation of the fair share for every quota of `owner`."""
     if owner is None:
         raise BadInput("quota show --why: name a project or a department")
     with connected() as client:
@@ -95,7 +95,7 @@ def set_quota(
     ] = None,
     over_quota: Annotated[
         bool | None,
-        typer.Option("--over-quota/--no-over-quota", help="Whether it may borrow over its quota."),
+        typer.Option("--over-quota/--no-over-quota", help="Allow borrowing over quota."),
     ] = None,
     rank: Annotated[
         Amount, typer.Option(metavar="NUMBER|owner", help="Rank; higher ranks are served first.")
@@ -178,13 +178,13 @@ def _amounts(options: dict[str, str | None], suffix: str) -> dict[str, Any]:
 
 
 def standing_gpus(quota: Any, name: str) -> str:
-    """Return `share`, `allocated` or `requested` of the last cycle in GPUs, or a dash."""
+    """Format `share`, `allocated` or `requested` of the last cycle in GPUs, or as a dash."""
     values = (quota.standing or {}).get(name)
     return number(values.get("gpu")) if isinstance(values, dict) else "-"
 
 
 def _place(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
-    """Return a sort key: pool by pool, each department before its projects."""
+    """Return a sort key that orders by pool, and puts each department before its projects."""
     name, inner = quota.owner["name"], quota.owner["kind"] == "project"
     return (quota.pool, projects.get(name, "") if inner else name, inner, name)
 

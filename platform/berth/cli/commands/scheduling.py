@@ -105,7 +105,9 @@ def replay(
     cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number, see berth cycles.")],
     save: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Also write its input as a scenario for berth simulate."),
+        typer.Option(
+            metavar="FILE", help="File to which to write the cycle's input, as a scenario for berth simulate."
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

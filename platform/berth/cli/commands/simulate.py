@@ -60,8 +60,8 @@ def simulate(
     print(text)
 
 
-Way = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # the engine's policies, named for help
-LOOK_EVERY = 100  # events between two looks at the bar
+Way = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # engine policies, for the help text
+LOOK_EVERY = 100  # events between two updates of the progress bar
 
 
 def trace(

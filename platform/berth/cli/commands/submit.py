@@ -105,7 +105,7 @@ def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None
 
 
 def _set_project(document: dict[str, Any], project: str) -> None:
-    """Set the project of a document that names none."""
+    """Set the project of a document that does not have one."""
     from berth.core.spec.manifest import is_manifest
 
     if not project:
@@ -147,7 +147,9 @@ def _follow(client: "Client", workload: "Workload", *, follow: bool) -> None:
     try:
         ended = follow_output(client, workload) if follow else follow_phases(client, workload)
     except KeyboardInterrupt:
-        print(f"berth: {workload.handle} goes on; to end it: berth cancel {workload.handle}", file=sys.stderr)
+        print(
+            f"berth: {workload.handle} continues; to end it: berth cancel {workload.handle}", file=sys.stderr
+        )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise typer.Exit(code_of_outcome(ended))
 

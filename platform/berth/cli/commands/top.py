@@ -27,7 +27,7 @@ def top(
             "--service",
             "-s",
             metavar="SERVICE",
-            help="Only this service.",
+            help="Service to show.",
             autocompletion=service_names,
         ),
     ] = "",

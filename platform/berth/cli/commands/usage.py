@@ -39,7 +39,7 @@ def report(
     ] = None,
     department: DepartmentOption = None,
     project: ProjectOption = None,
-    user: Annotated[str | None, typer.Option(help="Only workloads submitted by this user.")] = None,
+    user: Annotated[str | None, typer.Option(help="User who submitted the workloads.")] = None,
     pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
     output: OutputOption = Output.TABLE,

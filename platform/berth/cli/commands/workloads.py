@@ -138,7 +138,7 @@ def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     berth cancel vision/train
     berth cancel sweep-1 sweep-2 sweep-3
     """
-    _each(workloads, output, lambda client, workload: client.workloads.cancel(workload.id))
+    _act_on_each(workloads, output, lambda client, workload: client.workloads.cancel(workload.id))
 
 
 def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
@@ -147,7 +147,7 @@ def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     \b
     berth suspend vision/train
     """
-    _each(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
+    _act_on_each(workloads, output, lambda client, workload: client.workloads.suspend(workload.id))
 
 
 def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
@@ -156,7 +156,7 @@ def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
     \b
     berth resume vision/train
     """
-    _each(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
+    _act_on_each(workloads, output, lambda client, workload: client.workloads.resume(workload.id))
 
 
 def delete(workloads: Workloads) -> None:
@@ -171,8 +171,10 @@ def delete(workloads: Workloads) -> None:
             print(f"{workload.handle} deleted")
 
 
-def _each(references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]) -> None:
-    """Look up all workloads, then act on each. One refusal does not stop the rest."""
+def _act_on_each(
+    references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]
+) -> None:
+    """Look up all workloads, then act on each of them. One refusal does not stop the others."""
     refused: list[ExitCode] = []
     with connected() as client:
         selected = [client.workloads.find(reference) for reference in references]
@@ -195,7 +197,7 @@ def _each(references: list[str], output: Output, act: Callable[["Client", "Workl
 
 
 def _print_refusal(workload: "Workload", error: Exception) -> ExitCode | None:
-    """Print the refusal of one of several workloads; return None for other errors."""
+    """Print the refusal for one of several workloads, and return its exit code. Other errors return None."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
@@ -229,7 +231,7 @@ def _print_explanation(workload: "Workload", why: "Explanation") -> None:
         if blocker.numbers:
             print(f"  {blocker_numbers(blocker.numbers)}")
     if why.queue_position is not None:
-        print_section(f"Queue position {why.queue_position}{_where(workload)}")
+        print_section(f"Queue position {why.queue_position}{_in_pool(workload)}")
         for line in why.ordering:
             print(f"  {safe(line)}")
     if line := expected_line(why.expected_start, why.expected_start_reason):
@@ -257,7 +259,7 @@ def _print_past(why: "Explanation") -> None:
             _print_eviction(eviction)
 
 
-def _where(workload: "Workload") -> str:
+def _in_pool(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 
@@ -289,12 +291,12 @@ def open_port(
 
     with connected() as client:
         selected = client.workloads.find(workload)
-        link = client.workloads.link_to_port(selected.id, port or _first(selected.spec, selected.handle))
+        link = client.workloads.link_to_port(selected.id, port or _first_port(selected.spec, selected.handle))
     if just_print or not webbrowser.open(link.url):
         print(link.url)
 
 
-def _first(spec: dict[str, object], handle: str) -> str:
+def _first_port(spec: dict[str, object], handle: str) -> str:
     ports = spec.get("ports")
     if not isinstance(ports, list) or not ports:
         raise typer.BadParameter(f"{handle} declares no ports.", param_hint="workload")

@@ -59,7 +59,7 @@ def login(
     if token is not None:
         secret = sys.stdin.readline().strip() if token == STDIN else token
     else:
-        secret = _signed_in(settings, username, password_stdin)
+        secret = _sign_in(settings, username, password_stdin)
     if not secret:
         raise BadInput("--token is empty; expected a token such as berth_...")
     signed_in = replace(settings, token=secret)
@@ -118,7 +118,7 @@ def whoami(output: OutputOption = Output.TABLE) -> None:
     show_one(identity, output, describe)
 
 
-def _signed_in(settings: "Settings", username: str | None, password_stdin: bool) -> str:
+def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -> str:
     from berth.client import Client, NotSignedIn
 
     name = username or typer.prompt("Username")
@@ -134,7 +134,7 @@ def _signed_in(settings: "Settings", username: str | None, password_stdin: bool)
 
 
 def _context_of(address: str, contexts: "Contexts") -> str:
-    """Return the context of BERTH_CONTEXT, or the one with this address, or the host name as a new name."""
+    """Return BERTH_CONTEXT, or the context with this address, or the host name for a new context."""
     if meant := os.environ.get("BERTH_CONTEXT"):
         return meant
     fitting = [name for name, settings in contexts.servers.items() if settings.address == address]
@@ -142,7 +142,7 @@ def _context_of(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if sign-in created it. A token that was created by hand may be in use elsewhere."""
+    """Revoke a token that sign-in created. A token that was created by hand may be in use elsewhere."""
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)

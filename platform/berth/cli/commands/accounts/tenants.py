@@ -18,7 +18,7 @@ ReclaimAfter = Annotated[
     str | None,
     typer.Option(
         metavar="TIME|default",
-        help="Minimum runtime before its borrowed resources can be reclaimed.",
+        help="Minimum runtime before borrowed resources can be reclaimed.",
         show_default=False,
     ),
 ]
@@ -244,7 +244,7 @@ def tenant_columns(*between: Column) -> list[Column]:
 
 
 def describe_tenant(tenant: Any, inside: list[tuple[str, str]], members: list[Any]) -> None:
-    """Print a department or a project; `inside` are its projects or its department."""
+    """Print a department or a project. `inside` has the projects or the department as fields."""
     print_fields(
         [
             ("Name", tenant.name),

@@ -86,7 +86,7 @@ def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE)
     \b
     berth node cordon train-3 --reason "fan is loud"
     """
-    _do(output, lambda client: client.nodes.cordon(name, reason))
+    _run_action(output, lambda client: client.nodes.cordon(name, reason))
 
 
 @node_app.command("uncordon")
@@ -96,7 +96,7 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
     \b
     berth node uncordon train-3
     """
-    _do(output, lambda client: client.nodes.uncordon(name))
+    _run_action(output, lambda client: client.nodes.uncordon(name))
 
 
 @node_app.command("drain")
@@ -106,7 +106,7 @@ def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) 
     \b
     berth node drain train-3 --reason "new driver"
     """
-    _do(output, lambda client: client.nodes.drain(name, reason))
+    _run_action(output, lambda client: client.nodes.drain(name, reason))
 
 
 @node_app.command("terminate")
@@ -125,7 +125,7 @@ def terminate(
         with connected() as client:
             work = client.nodes.get(name).work or []
         _confirm(name, work)
-    _do(output, lambda client: client.nodes.terminate(name, reason))
+    _run_action(output, lambda client: client.nodes.terminate(name, reason))
 
 
 def _confirm(name: str, work: list[str]) -> None:
@@ -139,7 +139,7 @@ def is_interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def _do(output: Output, act: "Callable[[Client], Node]") -> None:
+def _run_action(output: Output, act: "Callable[[Client], Node]") -> None:
     with connected() as client:
         changed = act(client)
     show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))

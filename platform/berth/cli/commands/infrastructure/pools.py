@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument
-BOUNDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}  # may make nodes leave
+BOUNDS = {
+    "nodes",
+    "nodes_min",
+    "ready_threshold",
+    "nodes_max",
+    "expires_at",
+}  # may remove nodes
 
 
 @app.command("list")
@@ -98,7 +104,7 @@ def edit(options: PoolChanges) -> None:
         if BOUNDS & changes.keys() and not options.yes and is_interactive():
             _confirm_drain(client.node_pools.preview_edit(name, changes))
         changed = client.node_pools.edit(name, changes)
-    show_one(changed, options.output, _scaled)
+    show_one(changed, options.output, _print_scaled)
 
 
 @app.command("environment")
@@ -164,7 +170,7 @@ def scale(
         if not yes and is_interactive():
             _confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
-    show_one(changed, output, _scaled)
+    show_one(changed, output, _print_scaled)
 
 
 def _confirm_drain(scaling: Any) -> None:
@@ -177,7 +183,7 @@ def _print_drain(scaling: Any) -> None:
     print("\n".join(_drain_lines(scaling)) or "No nodes would be drained.")
 
 
-def _scaled(pool: Any) -> None:
+def _print_scaled(pool: Any) -> None:
     print("\n".join([f"{safe(pool.name)}: {_state(pool)}", *_drain_lines(pool)]))
 
 

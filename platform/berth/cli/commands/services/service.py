@@ -1,4 +1,4 @@
-"""`berth service`: show and scale inference services, set their autoscalers."""
+"""`berth service`: show and scale inference services, and configure their autoscalers."""
 
 import sys
 from pathlib import Path
@@ -175,9 +175,9 @@ def history(
     *,
     name: Name,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
-    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="Only actions of the autoscaler.")] = False,
+    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="List autoscaler actions only.")] = False,
     failed_engines: Annotated[
-        bool, typer.Option("--failed-engines", help="Only failed engines, with the reason.")
+        bool, typer.Option("--failed-engines", help="List failed engines only, with the reasons.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
