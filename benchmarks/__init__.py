@@ -1,4 +1,4 @@
-"""Benchmarks of named scenarios, run from the repository."""
+"""Benchmarks, run from the repository."""
 
 import sys
 from pathlib import Path

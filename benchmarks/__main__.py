@@ -1,4 +1,4 @@
-"""Run every benchmark in turn: `make bench`, or `make bench ARGS=--tiny` to see that each runs."""
+"""Run all benchmarks: `make bench`, or `make bench ARGS=--tiny` to check that each of them runs."""
 
 import argparse
 import subprocess
@@ -17,13 +17,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help=TINY)
     tiny = ["--tiny"] if parser.parse_args().tiny else []
-    ended = 0
+    status = 0
     for name in ALL:
         print(f"\n== {name}", flush=True)
-        ended |= subprocess.run(
+        status |= subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", *tiny], cwd=Path(__file__).parents[1], check=False
         ).returncode
-    return ended
+    return status
 
 
 if __name__ == "__main__":

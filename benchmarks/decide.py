@@ -1,6 +1,6 @@
-"""Benchmark one scheduling decision on clusters of usual sizes: `python -m benchmarks.decide [NAME ...]`.
+"""Benchmark one scheduling decision on clusters of typical sizes: `python -m benchmarks.decide [NAME ...]`.
 
-`decide` is timed including the layout; making the snapshot is timed apart, and memory is measured in a
+The time of `decide` includes the layout. The snapshot is timed separately, and memory is measured in a
 separate run. Results are printed and written to benchmarks/results/.
 """
 
@@ -27,7 +27,7 @@ from scheduler.simulator.simulation import World
 RUNS = 5
 Answer = TypeVar("Answer")
 STEADY = (4000, 1000, 100_000)  # nodes, projects, workloads
-ROWS = 100  # that change between two cycles
+ROWS = 100  # rows that change between two cycles
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -37,7 +37,7 @@ TINY_STEADY = (10, 5, 1_000)
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of shapes.")
+    options.add_argument("names", nargs="*", metavar="NAME", help="Part of a shape name.")
     arguments = options.parse_args()
     names = TINY_SHAPES if arguments.tiny else arguments.names
 
@@ -47,16 +47,16 @@ def main() -> None:
     collect_rarely()  # as the scheduler does
     heads = ("cpu ms", "least", "MiB", "placed", "evicted", "waiting")
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
-    rows = [_measured(name, make) for name, make in SHAPES.items() if chosen(name)]
+    rows = [_measure(name, make) for name, make in SHAPES.items() if chosen(name)]
     if any(map(chosen, CHANGES)):
-        rows += _carried(chosen, TINY_STEADY if arguments.tiny else STEADY)
+        rows += _measure_carried(chosen, TINY_STEADY if arguments.tiny else STEADY)
     if not names:
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
         (RESULTS / "decide.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
+def _measure(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
     start = time.process_time()
     snapshot = make()
     made = time.process_time() - start
@@ -65,8 +65,10 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
     return _row(name, [spent for spent, _ in runs], runs[-1][1], peak, made)
 
 
-def _carried(chosen: Callable[[str], bool], size: tuple[int, int, int]) -> Iterator[dict[str, object]]:
-    """Time cycles on one layout, without making the changes and reading the plans."""
+def _measure_carried(
+    chosen: Callable[[str], bool], size: tuple[int, int, int]
+) -> Iterator[dict[str, object]]:
+    """Time cycles that reuse one layout, excluding the changes and the reading of plans."""
     for name, (change, changed) in CHANGES.items():
         if not chosen(name):
             continue
@@ -79,7 +81,7 @@ def _carried(chosen: Callable[[str], bool], size: tuple[int, int, int]) -> Itera
             snapshot = change(world.snapshot(), ROWS, turn)
             seconds, (plan, layout) = _timed(partial(decide_again, snapshot, layout))
             spent.append(seconds)
-        read, _ = _timed(partial(len, plan.refusals))  # before anything else reads them
+        read, _ = _timed(partial(len, plan.refusals))  # before anything else reads the refusals
         row = _row(name, spent[1:], plan, None, None)
         row["read_ms"] = round(read * 1000, 2)
         yield row
@@ -93,7 +95,7 @@ def _timed(step: Callable[[], Answer]) -> tuple[float, Answer]:
 
 
 def _peak(step: Callable[[], object]) -> float:
-    """Return the peak memory of the decision in MiB, on top of the snapshot."""
+    """Return the peak memory of the decision in MiB, excluding the snapshot."""
     gc.collect()
     tracemalloc.start()
     step()
@@ -108,7 +110,7 @@ def _row(
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     row: dict[str, object] = {
         "name": name,
-        "cpu_ms": round(statistics.median(spent) * 1000, 2),  # as on an otherwise idle machine
+        "cpu_ms": round(statistics.median(spent) * 1000, 2),  # CPU time does not depend on other load
         "least_ms": round(min(spent) * 1000, 2),
         "peak_mib": peak,
         "snapshot_ms": None if made is None else round(made * 1000, 1),

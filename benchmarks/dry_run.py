@@ -1,9 +1,9 @@
 """Benchmark the live preview of the submission page in a large installation: `python -m benchmarks.dry_run`.
 
-10,000 live workloads of one GPU in 30 projects, on rows that the real loop has placed on 500 nodes: 4,000 run
-and 6,000 are pending. A user types; each answer is requested at the page's own address. Measured is the CPU
-time of the web process: for its first answer, with an empty cache, and the minimum and median of seven later
-ones, between which another user's workload ends or is submitted.
+The real scheduling loop has placed 10,000 live one-GPU workloads of 30 projects on 500 nodes: 4,000 run and
+6,000 are pending. While a user types, the page requests previews. The benchmark measures the CPU time of the
+web process for the first response, with an empty cache, and the minimum and median of seven later responses.
+Between them, another user's workload changes.
 """
 
 import json
@@ -28,7 +28,7 @@ def main() -> None:
     arguments = options.parse_args()
     live = 400 if arguments.tiny else arguments.live
     with own_database("dry-run"):
-        rows = _measured(live)
+        rows = _measure(live)
     from benchmarks.decide import RESULTS, commit, machine
 
     if live == LIVE:
@@ -36,7 +36,7 @@ def main() -> None:
         (RESULTS / "dry_run.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured(live: int) -> list[dict[str, Any]]:
+def _measure(live: int) -> list[dict[str, Any]]:
     from django.conf import settings
     from django.contrib.auth.models import User
     from django.db import connection
@@ -55,10 +55,10 @@ def _measured(live: int) -> list[dict[str, Any]]:
     print(f"{Workload.objects.filter(phase='running').count()} run, the others of {live} wait")
     client, rows = Client(), []
     client.force_login(User.objects.get(username="bench"))
-    _answer(client, {"gpu": 1, "replicas": 1})  # exclude what a process loads only once
+    _measure_response(client, {"gpu": 1, "replicas": 1})  # exclude the code that a process loads only once
     for what, role in DOCUMENTS.items():
-        first = _first_answer(client, role)
-        later = [_after_a_change(client, role, number) for number in range(TIMES)]
+        first = _measure_first(client, role)
+        later = [_measure_after_change(client, role, number) for number in range(TIMES)]
         row = {
             "what": what, "first_cpu_ms": first,
             "cpu_ms": min(later), "middle_cpu_ms": round(statistics.median(later)),
@@ -68,24 +68,24 @@ def _measured(live: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _first_answer(client: Any, role: dict[str, int]) -> int:
-    """Measure the answer of a process with an empty cache."""
+def _measure_first(client: Any, role: dict[str, int]) -> int:
+    """Measure the response of a process with an empty cache."""
     from scheduler.reports.what_if import what_if_cache
 
     what_if_cache._shared = what_if_cache.WhatIfCache()
     what_if_cache.SPECS._specs.clear()
-    return _answer(client, role)
+    return _measure_response(client, role)
 
 
-def _after_a_change(client: Any, role: dict[str, int], number: int) -> int:
+def _measure_after_change(client: Any, role: dict[str, int], number: int) -> int:
     from projects.models import Workload
 
     waiting = Workload.objects.filter(phase="pending").order_by("pk")
     Workload.objects.filter(pk=waiting[number].pk).update(priority=60 + number)
-    return _answer(client, role)
+    return _measure_response(client, role)
 
 
-def _answer(client: Any, role: dict[str, int]) -> int:
+def _measure_response(client: Any, role: dict[str, int]) -> int:
     document = {
         "name": "asked", "project": "p03", "pools": ["bench"], "command": "python train.py",
         "roles": [{"name": "worker", "cpu": 4, "memory_mib": 16384, **role}],

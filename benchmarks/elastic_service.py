@@ -1,8 +1,8 @@
-"""Chart how a service follows its load: `python -m benchmarks.elastic_service`.
+"""Chart how a service scales with its load: `python -m benchmarks.elastic_service`.
 
-A real Berth, a real sglang-router and engines that pretend to compute, all on this machine. The measurements
-are written to docs/elastic-service.json, the chart to docs/elastic-service.svg; with `--draw` only the
-chart.
+This uses a real Berth, a real sglang-router and engines that simulate computation, all on this machine. The
+measurements are written to docs/elastic-service.json, and the chart to docs/elastic-service.svg. `--draw`
+writes only the chart.
 """
 
 import json
@@ -27,7 +27,7 @@ Points = Sequence[tuple[float, float]]
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--draw", action="store_true", help="Draw what was seen the last time.")
+    options.add_argument("--draw", action="store_true", help="Draw the last measurements.")
     arguments = options.parse_args()
     if arguments.tiny:
         print(f"drawn: {len(chart(seen(tiny=True)))} characters")
@@ -87,7 +87,7 @@ def chart(data: dict[str, Any]) -> str:
 
 
 def panel(place: int, end: float, most: float, lines: Sequence[tuple[str, str, Points]]) -> Iterable[str]:
-    """Return steps: a count stays until it changes."""
+    """Yield the SVG of a panel with step lines, since counts stay constant until they change."""
     top = TOP + place * (PANEL + GAP)
     yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="{GRID}"/>'
     for mark in marks(most):

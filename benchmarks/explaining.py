@@ -1,8 +1,7 @@
 """Benchmark explanations of pending workloads: `python -m benchmarks.explaining [LIVE ...]`.
 
-One request over REST, with the fair-share explanation, in the server's own CPU time. *Before the first
-cycle* all live workloads are read for it; afterwards the records of the last cycle. All workloads are
-pending.
+Measures the server's CPU time for one REST request with the fair-share explanation. Before the first cycle,
+the request reads all live workloads, and after it, the records of the last cycle. All workloads are pending.
 """
 
 import argparse
@@ -45,7 +44,7 @@ def measure(sizes: Sequence[int], *, keep: bool) -> None:
             cluster = Embedded(Path(place) / "postgres")
             with database(cluster, log=Path(place) / "postgres.log"):
                 os.environ["DATABASE_URL"], os.environ["BERTH_HOME"] = cluster.url(), place
-                # Settings are read once in a process.
+                # A process reads its settings only once, so each size needs its own process.
                 inside = [sys.executable, "-m", "benchmarks.explaining", "--inside", str(live)]
                 answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True).stdout
                 print(answer, end="", flush=True)

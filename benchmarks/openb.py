@@ -1,8 +1,8 @@
 """Benchmark placement on the openb cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
 
-The cluster and the pods are those of the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
-nodes, 6,212 GPUs. Pods only arrive: nodes and pods are shuffled once per seed, pods are drawn until 130 % of
-all GPUs are requested, each is offered once, and none ends. The engine places all of them in one decision.
+The cluster and the pods come from the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
+nodes, 6,212 GPUs. Pods only arrive and never end: nodes and pods are shuffled once per seed, and pods are
+drawn until they request 130 % of all GPUs. The engine places all of them in one decision.
 """
 
 import csv
@@ -42,7 +42,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     options.add_argument("--lists", nargs="*", default=LISTS)
     options.add_argument("--placement", nargs="*", default=["fragmentation", "binpack"])
-    options.add_argument("--moves", action="store_true", help="With consolidation afterwards, counted apart.")
+    options.add_argument("--moves", action="store_true", help="Consolidate afterwards, and count the moves.")
     arguments = options.parse_args()
     if arguments.tiny:
         arguments.seeds, arguments.lists = [42], LISTS[:1]
@@ -87,7 +87,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
 
 
 def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, by: Strategy) -> Snapshot:
-    """Return the whole arrival as one queue: the first to arrive has waited longest."""
+    """Return a snapshot with all arrivals in one queue. The first to arrive has been pending longest."""
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
     line = offered(pods, chance, capacity * ARRIVING // 100)
@@ -102,7 +102,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
 
 
 def offered(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
-    """Return the pods shuffled, then drawn with replacement until the next would exceed the limit."""
+    """Return the shuffled pods, then draw more with replacement until the next one would exceed `most`."""
     line = chance.sample(pods, len(pods))
     total = sum(map(gpus, line))
     while total > most:
@@ -131,7 +131,7 @@ def _workload(name: str, at: int, row: Row) -> Workload:
 
 
 def curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
-    """Return the allocated by the arrived GPUs, both in percent of all GPUs."""
+    """Return the allocated GPUs by arrived GPUs, both as percentages of all GPUs."""
     capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
     placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}
     arrived = allocated = 0
@@ -145,7 +145,7 @@ def curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
 
 
 def at(allocated: dict[int, float], point: int) -> float:
-    """Return the allocated GPUs in percent after the last arrival up to this point."""
+    """Return the percentage of allocated GPUs after the last arrival up to `point`."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 
 

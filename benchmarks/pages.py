@@ -1,8 +1,8 @@
 """Benchmark web pages in a large organisation: `python -m benchmarks.pages`.
 
-1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a month of hourly
-usage of 300 projects, 3,000 evictions and 300 budgets, on a database of its own. Measured are the server's
-CPU time and the time until the response, without a network: the minimum of five.
+The organisation has 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a
+month of hourly usage of 300 projects, 3,000 evictions and 300 budgets, in a separate database. The benchmark
+measures the server's CPU time and the response time without a network, each as the minimum of five requests.
 """
 
 import json
@@ -40,7 +40,7 @@ PAGES = (
 def main() -> None:
     tiny = parser(__doc__).parse_args().tiny
     with own_database("pages"):
-        rows = _measured(TINY if tiny else Size())
+        rows = _measure(TINY if tiny else Size())
     if tiny:
         return
     from benchmarks.decide import RESULTS, commit, machine
@@ -49,7 +49,7 @@ def main() -> None:
     (RESULTS / "pages.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured(size: Size) -> list[dict[str, Any]]:
+def _measure(size: Size) -> list[dict[str, Any]]:
     from django.conf import settings
     from django.contrib.auth.models import User
     from django.db import connection
@@ -58,7 +58,7 @@ def _measured(size: Size) -> list[dict[str, Any]]:
 
     settings.ALLOWED_HOSTS = ["*"]
     ada = User.objects.create_superuser("ada")
-    _stage(ada, size)
+    _create_organisation(ada, size)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     client, rows = Client(), []
@@ -83,7 +83,7 @@ def _timed(client: Any, path: str) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def _stage(ada: Any, size: Size) -> None:
+def _create_organisation(ada: Any, size: Size) -> None:
     from django.utils import timezone
 
     from projects.models import Department, Project, Quota
@@ -99,11 +99,11 @@ def _stage(ada: Any, size: Size) -> None:
     ]
     Quota.objects.bulk_create(Quota(project=each, pool=pool, gpu_milli=2000) for each in projects)
     now = timezone.now()
-    work = _submit(ada, pool, projects, now, size)
-    _look_back(pool, projects, work, now, size)
+    work = _create_workloads(ada, pool, projects, now, size)
+    _create_history(pool, projects, work, now, size)
 
 
-def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size) -> list[Any]:
+def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size) -> list[Any]:
     from projects.models import Workload
     from scheduler.models import QueueStanding
 
@@ -133,7 +133,7 @@ def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size)
     return Workload.objects.bulk_create(work, batch_size=1000)
 
 
-def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime, size: Size) -> None:
+def _create_history(pool: Any, projects: list[Any], work: list[Any], now: datetime, size: Size) -> None:
     from projects.acting import Acting
     from projects.services.quotas import budgets
     from scheduler.models import Eviction, UsageHour

@@ -1,9 +1,9 @@
 """Benchmark large node pools: `python -m benchmarks.pools_at_size [NODES ...]`.
 
-The real autoscaler and reconciler on real rows, against a simulated cloud and simulated work, on a clock
-that is moved by hand. Gangs arrive at once and need more nodes than the pool may have; they run for five to
-fifteen minutes each, are requeued when a machine is lost, and in the end no node is needed. Gangs are placed
-first come, first served, on whole nodes; the scheduler itself is measured elsewhere.
+The real autoscaler and reconciler run on real rows, against a simulated cloud and simulated work, with a
+simulated clock. Gangs arrive all at once and need more nodes than the pool may have. They run for five to
+fifteen minutes each and are requeued when a machine is lost. In the end, no node is needed. Gangs are placed
+first come, first served, on whole nodes. Another benchmark measures the scheduler.
 """
 
 import json
@@ -20,7 +20,7 @@ from benchmarks.setup.own_database import own_database
 
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
-GANGS = (1, 1, 2, 4, 8)  # nodes each needs
+GANGS = (1, 1, 2, 4, 8)  # nodes per gang
 RUNS = (300.0, 900.0)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = timedelta(hours=6)
@@ -60,7 +60,7 @@ def main() -> None:
     with own_database("pools"):
         for size in sizes or SIZES:
             rows.append(vars(measured(size)))
-            print("  ".join(f"{key} {_plain(value)}" for key, value in rows[-1].items()), flush=True)
+            print("  ".join(f"{key} {_rounded(value)}" for key, value in rows[-1].items()), flush=True)
     from benchmarks.decide import RESULTS, commit, machine
 
     if not sizes:
@@ -116,7 +116,7 @@ class Play:
         self.figures.longest_pass_cpu_s = max(self.figures.longest_pass_cpu_s, took)
 
     def is_over(self) -> bool:
-        """Return whether no gang and no paid instance is left, for longer than an orphan's grace period."""
+        """Return whether no gang or paid instance has existed for longer than an orphan's grace period."""
         if self.waiting or self.running or self.cloud.paid():
             self.ended_work = None
         elif self.ended_work is None:
@@ -136,7 +136,7 @@ class Play:
         figures.leaks = len(self.cloud.paid() ^ living)
 
     def _work(self, states: dict[int, str]) -> None:
-        """End gangs, requeue those that lost a node, and start those that fit on free ready nodes."""
+        """End gangs, requeue gangs that lost a node, and start gangs that fit on free ready nodes."""
         now, going_on = self.cloud.now, []
         for gang in self.running:
             if not gang.on <= states.keys():
@@ -155,7 +155,7 @@ class Play:
         self.running = going_on
 
     def _scale(self, states: dict[int, str]) -> None:
-        """Report demand to the pool as the scheduler does each tick, then reconcile."""
+        """Report demand to the pool, as the scheduler does at each tick, then reconcile."""
         from pools import services
         from pools.engine.victims import Work
         from pools.models import Node
@@ -189,7 +189,7 @@ class Play:
             figures.empty_after_s = seconds
 
 
-def _plain(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     if isinstance(value, Counter):
         return dict(sorted(value.items()))
     return round(value, 1) if isinstance(value, float) else value

@@ -1,8 +1,8 @@
-"""Benchmark six weeks of real tenants under every policy.
+"""Benchmark six weeks of a real multi-tenant trace under every policy.
 
-`python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Our own policy replays the first
-6,000 jobs, and all of them with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
-../shared/data; without it nothing is measured.
+`python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Berth's own policy replays the
+first 6,000 jobs, or all jobs with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
+../shared/data. Without data, nothing is measured.
 """
 
 import json
@@ -21,7 +21,7 @@ from scheduler.simulator.replay.policy import Policy
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-# Average and p99 (seconds) and utilization published for the same weeks, nodes and quotas.
+# Published average and p99 wait (seconds) and utilization for the same weeks, nodes and quotas.
 REFERENCE = {
     Policy.STATIC_FIFO: (133_880, 1_361_633, 0.582),
     Policy.STATIC_SKIP: (42_485, 896_076, 0.599),
@@ -30,7 +30,7 @@ REFERENCE = {
 }
 
 
-SLICE = 6_000  # jobs that our own policy replays without --whole
+SLICE = 6_000  # jobs that Berth's policy replays without --whole
 
 
 def main() -> int:
@@ -48,23 +48,23 @@ def main() -> int:
         print(f"skipped: {error}")
         return 0
     rows = {}
-    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slow one last
+    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slow policy last
         if arguments.policies and policy not in arguments.policies:
             continue
         is_slice = arguments.tiny or (policy is Policy.FAIR and not arguments.whole)
         played = smaller(trace, None, jobs, 0) if is_slice else trace
-        summary = _played(played, policy, arguments.checkpoint)
+        summary = _replay(played, policy, arguments.checkpoint)
         name = policy.value + (f", the first {jobs} jobs" if is_slice else "")
         if policy is Policy.FAIR and arguments.checkpoint:
             name += f", saved every {arguments.checkpoint} s"
         rows[name] = summary | {"commit": commit()}
         print(_line(name, summary), flush=True)
     if not arguments.tiny:
-        _keep(rows)
+        _store(rows)
     return 0
 
 
-def _played(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, object]:
+def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, object]:
     records, now, cycles = Records(trace), trace.begins, 0
     wall, cpu = time.perf_counter(), time.process_time()
     for step in play(trace, policy, records, checkpoint=checkpoint):
@@ -77,8 +77,8 @@ def _played(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
     }
 
 
-def _keep(rows: dict[str, object]) -> None:
-    """Merge the rows with those of other runs: a complete run takes minutes."""
+def _store(rows: dict[str, object]) -> None:
+    """Merge the rows with the rows of other runs, because a complete run takes minutes."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "tenants.json"
     before = json.loads(path.read_text())["policies"] if path.exists() else {}

@@ -1,7 +1,8 @@
-"""Benchmark a tick in which little or nothing changed: `python -m benchmarks.ticks [LIVE]`.
+"""Benchmark a scheduler tick with few or no changes: `python -m benchmarks.ticks [LIVE]`.
 
-The real loop on real rows in a database of its own, with a runtime in memory and pools that do not grow.
-Measured is the scheduler's own CPU time by step, without the database's. Every eighth workload is pending.
+The real loop runs on real rows in a separate database, with an in-memory runtime and pools that do not grow.
+The benchmark measures the scheduler's CPU time by step, excluding the database's. Every eighth workload is
+pending.
 """
 
 import json
@@ -19,7 +20,7 @@ from berth.core.garbage import collect_rarely
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-STEPS = {  # functions that scheduler/loop/tick.py calls, with their labels
+STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "note_checkpoints": "checkpoints",
@@ -35,7 +36,7 @@ def main() -> None:
     live = 160 if arguments.tiny else arguments.live
     collect_rarely()  # as the scheduler does
     with own_database("ticks"):
-        rows = _measured(live)
+        rows = _measure(live)
     from benchmarks.decide import RESULTS, commit, machine
 
     if live == LIVE:
@@ -44,12 +45,12 @@ def main() -> None:
         (RESULTS / "ticks.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured(live: int) -> list[dict[str, Any]]:
+def _measure(live: int) -> list[dict[str, Any]]:
     from projects.models import Workload
 
     loop, runtime, clock = stage(live)
     began = time.process_time()
-    for _ in range(3):  # all workloads that fit start and run
+    for _ in range(3):  # until all workloads that fit are running
         loop.tick()
         clock.advance(1)
     print(f"{live} workloads placed and running after {time.process_time() - began:.1f} s of CPU", flush=True)
@@ -71,7 +72,7 @@ def _measured(live: int) -> list[dict[str, Any]]:
 
 def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> dict[str, Any]:
     spent: dict[str, list[float]] = defaultdict(list)
-    with _watched(spent):
+    with _timed_steps(spent):
         for turn in range(TICKS):
             happens(turn)
             clock.advance(6)
@@ -85,7 +86,7 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
 
 
 @contextmanager
-def _watched(spent: dict[str, list[float]]) -> Iterator[None]:
+def _timed_steps(spent: dict[str, list[float]]) -> Iterator[None]:
     from scheduler.loop import tick as loop
 
     steps: dict[str, Any] = {}
@@ -111,7 +112,7 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
-    """Create a cluster that 7/8 of the workloads fill, one device each, or one of `nodes` nodes."""
+    """Create a cluster of `nodes` nodes, by default as many as 7/8 of the one-GPU workloads fill."""
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
@@ -148,7 +149,7 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
 
 
 def _submit(live: int, projects: list[Any]) -> None:
-    """Submit one workload through the service and copy its row for the others."""
+    """Submit one workload through the service, and copy its row for the other workloads."""
     from django.contrib.auth.models import User
 
     from projects.acting import Acting

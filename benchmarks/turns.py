@@ -1,6 +1,7 @@
-"""Benchmark taking turns: queues that request more than their share of one 16-GPU node, for 8 half-lives.
+"""Benchmark how queues take turns on one 16-GPU node if each requests more than its share.
 
-`python -m benchmarks.turns [NAME ...]`; 100 endless jobs to a queue, half-life 128 cycles, window 256, K 1.
+`python -m benchmarks.turns [NAME ...]` simulates 8 half-lives with 100 endless jobs per queue, a half-life of
+128 cycles, a window of 256 cycles and K 1.
 """
 
 import json
@@ -51,7 +52,7 @@ CASES: Mapping[str, Case] = {
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of cases.")
+    options.add_argument("names", nargs="*", metavar="NAME", help="Part of a case name.")
     arguments = options.parse_args()
     names, cycles = (["2 queues of 16"], 32) if arguments.tiny else (arguments.names, CYCLES)
     chosen = {name: case for name, case in CASES.items() if not names or any(n in name for n in names)}
@@ -73,7 +74,7 @@ def main() -> None:
 def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
     begin, evictions = time.process_time(), 0
     held: list[list[float]] = []
-    for gpus, stopped in _played(case, cycles):
+    for gpus, stopped in _simulate(case, cycles):
         held.append(gpus)
         evictions += stopped
     whole = sum(map(sum, held)) or 1.0
@@ -88,8 +89,8 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
     return {"queues": queues, "evictions": evictions, "cpu_seconds": round(time.process_time() - begin, 1)}
 
 
-def _played(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
-    """Return after each cycle what every queue holds, and the total number of evictions."""
+def _simulate(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
+    """Yield, after each cycle, the GPUs allocated to every queue and the number of evictions."""
     scenario = load(_document(case))
     world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]

@@ -1,8 +1,8 @@
 """Benchmark everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
 
-Measured are the time from the command to the first page, on an empty home and on the second start; memory at
-rest (each process's proportional share, so that shared pages count once); and the time from a submission over
-REST until the scheduler has seen its process run (pool up, one workload at a time).
+Measures the time from the command to the first page, both with an empty home and at the second start; memory
+at rest, as each process's proportional share, so that shared pages count once; and the time from a submission
+over REST until the scheduler has seen the process run, with a ready pool and one workload at a time.
 """
 
 import json
@@ -77,7 +77,7 @@ def submissions(berth: Installation, count: int) -> Row:
     with Client(Settings(address, "", "")) as stranger:
         token = stranger.sign_in("admin", password)
     with Client(Settings(address, token, "vision")) as client:
-        for number in range(3):  # the pool scales up for the first
+        for number in range(3):  # the pool scales up for the first workload
             latency(client, f"warm-{number}")
         seconds = sorted(latency(client, f"w-{number}") for number in range(count))
     return {
@@ -89,7 +89,7 @@ def submissions(berth: Installation, count: int) -> Row:
 
 
 def latency(client: Client, name: str) -> float:
-    """Return the seconds from sending the request until the event that the workload runs."""
+    """Return the seconds from sending the request until the workload's `running` event."""
     began = time.time()
     submitted = client.workloads.submit(
         {"name": name, "project": "vision", "command": "sleep 0.5", "roles": [{"replicas": 1, "gpu": 1}]}

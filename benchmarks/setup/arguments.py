@@ -2,12 +2,12 @@
 
 import argparse
 
-TINY = "The smallest size that still runs everything; its figures mean nothing and are not kept."
+TINY = "Smallest size that still runs all steps. Its results are meaningless and are not stored."
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    shared = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--tiny", action="store_true", help=TINY)
-    return made
+    shared.add_argument("--tiny", action="store_true", help=TINY)
+    return shared

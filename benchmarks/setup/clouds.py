@@ -1,4 +1,4 @@
-"""A simulated provider whose machines boot slowly, fail to boot or are interrupted."""
+"""Simulated provider whose machines boot slowly, fail to boot, or are interrupted."""
 
 import random
 from collections import Counter
@@ -22,7 +22,7 @@ WARNING = timedelta(seconds=120)
 
 @dataclass(frozen=True)
 class Luck:
-    """Probabilities per call or machine; the last two per machine and hour."""
+    """Probabilities per call or machine. `taken_back` and `vanishes` are per machine and hour."""
 
     refused: float = 0.05
     answer_lost: float = 0.02
@@ -42,7 +42,7 @@ class _Machine:
 
 
 class Cloud:
-    """The provider port, on a clock that `pass_time` moves."""
+    """Provider with a clock that `pass_time` advances."""
 
     machines_join = False
 
@@ -73,7 +73,7 @@ class Cloud:
     def paid(self) -> set[str]:
         return set(self._machines)
 
-    # --- the port
+    # --- provider interface
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         self.calls["provision"] += 1
@@ -81,7 +81,7 @@ class Cloud:
             if self._happens(self._luck.refused):
                 self.calls["provision refused"] += 1
                 raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine now")
-            self._answers[order.client_token] = tuple(self._made(order))
+            self._answers[order.client_token] = tuple(self._create_machines(order))
         if self._happens(self._luck.answer_lost):
             self.calls["provision answer lost"] += 1
             raise ProviderError(ProviderErrorKind.TIMEOUT, "no answer")
@@ -102,7 +102,7 @@ class Cloud:
         for instance_id in instance_ids:
             self._machines.pop(instance_id, None)
 
-    def _made(self, order: ProvisionOrder) -> Iterator[str]:
+    def _create_machines(self, order: ProvisionOrder) -> Iterator[str]:
         for index in range(min(order.count, AT_ONCE)):
             ordinal = order.start_ordinal + index
             instance_id = f"{order.client_token[:12]}-{ordinal}"

@@ -1,4 +1,4 @@
-"""A migrated, empty database for one benchmark."""
+"""Empty, migrated database for one benchmark."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
-    """Create a database, and drop it at the end of the block."""
+    """Create a database, and delete it at the end of the block."""
     from berth.db.embedded import Embedded
     from berth.db.embedded import serving as database
 

@@ -45,7 +45,7 @@ def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, 
 def work(
     name: str, project: str, pods: int, gpus: int, at: int = 0, on: tuple[tuple[str, int], ...] = ()
 ) -> Workload:
-    """Return a workload. `on`: the node and first device of each running pod."""
+    """Return a workload. `on` has the node and the first device of each running pod."""
     role = Role("worker", pods, pods, Request(MILLI, gpus, 0, 1000, 1024, 1000, 1024))
     placed = tuple(
         Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
@@ -78,21 +78,21 @@ def half_running(size: int, jobs: int, projects: int) -> Snapshot:
 
 
 def consolidation(size: int) -> Snapshot:
-    """Every node half full of one-GPU jobs; pending gangs need whole nodes."""
+    """Return a cluster of nodes half full of one-GPU jobs, with pending gangs that need whole nodes."""
     running = [work(f"r{j:05}", "p0000", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size, 4))]
     wide = [work(f"w{j:02}", "p0001", 1, PER_NODE, 9000 + j) for j in range(5)]
     return snapshot(size, queues(2, 1, size * PER_NODE), running + wide)
 
 
 def one_big_reclaim(size: int) -> Snapshot:
-    """One gang of half the nodes against a cluster full of borrowed one-GPU jobs."""
+    """Return a cluster full of borrowed one-GPU jobs, and one gang that needs half the nodes."""
     tenants = (queue("d0", None, None), queue("owner", "d0", size * PER_NODE / 2), queue("guest", "d0", 0))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     return snapshot(size, tenants, [*running, work("big", "owner", size // 2, PER_NODE, 9000)])
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Ten pods of a whole node each; fairness allows one GPU less than they need to be reclaimed."""
+    """Return a gang of ten whole-node pods that may reclaim one GPU less than it needs."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -100,7 +100,7 @@ def one_gpu_short(size: int) -> Snapshot:
 
 
 def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
-    """Gangs of 10 pods x 5 GPUs, by reclaim, one after the other."""
+    """Return gangs of 10 pods x 5 GPUs that reclaim their GPUs one after another."""
     tenants = (queue("d0", None, None), queue("owner", "d0", gangs * 50), queue("guest", "d0", 0))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [work(f"g{g:02}", "owner", 10, 5, 9000 + g) for g in range(gangs)]
@@ -108,7 +108,7 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
 
 
 def steady(size: int, projects: int, jobs: int) -> Snapshot:
-    """A full cluster with a long queue and every queue at its quota: there is nothing to decide."""
+    """Return a full cluster with many pending workloads and every queue at quota: nothing to decide."""
     tenants = queues(projects, 20, size * PER_NODE / projects)
     used_seats = seats(size)
     return snapshot(size, tenants, [
@@ -118,7 +118,7 @@ def steady(size: int, projects: int, jobs: int) -> Snapshot:
 
 
 def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance a second and change some pending workloads."""
+    """Advance by a second, and change some pending workloads."""
     workloads = list(before.workloads)
     waiting = range(len(before.nodes) * PER_NODE, len(workloads))
     for at in waiting[turn * rows : (turn + 1) * rows]:
@@ -127,7 +127,7 @@ def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
 
 
 def used_more(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance a second, change some pending workloads and every queue's usage, as with history."""
+    """Advance by a second, and change some pending workloads and every queue's decayed usage."""
     now = one_changed(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
@@ -142,14 +142,14 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
 
 
 def some_ended(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance a second: some running workloads have ended, and as many pending ones may start."""
+    """Advance by a second, and end some running workloads, so that as many pending workloads may start."""
     ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
     staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)
 
 
 def many_kinds(size: int, kinds: int) -> Snapshot:
-    """A full cluster with many different pending requests, each of them twice."""
+    """Return a full cluster with many different pending requests, two of each kind."""
     tenants = queues(50, 5, size * PER_NODE / 50)
     running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [
