@@ -1,7 +1,7 @@
 """Build the files of a release: source distribution, wheel, SBOM and checksums.
 
-python deploy/release.py               into dist/; the changelog must have a date for the version
-python deploy/release.py --draft       the same for a version in preparation, from uncommitted files too
+python deploy/release.py               build into dist/; the changelog must have a date for the version
+python deploy/release.py --draft       also build an unreleased version, and from uncommitted files
 """
 
 import argparse
@@ -26,7 +26,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 class Refused(Exception):
-    """The release cannot be built. The text says why and what to do."""
+    """The release cannot be built. The text has the cause and a remedy."""
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Return the files that were written to `out`, the checksums last. Raise Refused."""
+    """Return the files written to `out`, the checksums last. Raises Refused."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     if not draft:
@@ -75,7 +75,7 @@ def release(out: Path, *, draft: bool = False) -> list[Path]:
 
 
 def check_changelog(changelog: str, version: str) -> None:
-    """Raise Refused unless the first version in the changelog is this one, with a date."""
+    """Raise Refused unless the first version in the changelog is `version` and has a date."""
     heading = re.search(r"^## (?P<version>\S+) \((?P<date>[^)]*)\)$", changelog, re.MULTILINE)
     if heading is None or heading["version"] != version:
         first = heading["version"] if heading else "no version"
@@ -92,7 +92,7 @@ def bill_of_materials(project: dict[str, Any], lock: str, time: int) -> dict[str
     components = [_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
     extras = project.get("optional-dependencies", {})
     requirements = [*project["dependencies"], *itertools.chain.from_iterable(extras.values())]
-    declared = {_normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+    declared = {_normalized(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [part["bom-ref"] for part in components if part["name"] in declared]
     return {
         "bomFormat": "CycloneDX",
@@ -120,12 +120,12 @@ def _component(entry: str) -> dict[str, Any]:
     requirement = REQUIREMENT.match(entry)
     if requirement is None:
         raise Refused(f"{LOCK.name} has a line that is not pinned: {entry.splitlines()[0]}. Run `make lock`.")
-    name, version = _normal(requirement["name"]), requirement["version"]
+    name, version = _normalized(requirement["name"]), requirement["version"]
     hashes = [{"alg": "SHA-256", "content": digest} for digest in HASH.findall(entry)]
     if not hashes:
         raise Refused(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
     purl = f"pkg:pypi/{name}@{version}"
-    # The hashes are those of the files for all platforms, not of one component.
+    # The lock file has hashes for the files of all platforms, so they do not belong to the component itself.
     files = {"type": "distribution", "url": purl, "hashes": hashes}
     return {
         "type": "library",
@@ -137,8 +137,8 @@ def _component(entry: str) -> dict[str, Any]:
     }
 
 
-def _normal(name: str) -> str:
-    """Return a distribution's name as purl and lock files write it."""
+def _normalized(name: str) -> str:
+    """Return a distribution's name in the spelling of purl and lock files."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
