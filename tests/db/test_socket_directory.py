@@ -26,7 +26,7 @@ def test_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> No
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o755)
     (tmp_path / "sockets").symlink_to(victim)
-    with pytest.raises(DatabaseTrouble, match="no directory that Berth can use"):
+    with pytest.raises(DatabaseTrouble, match="Berth cannot use"):
         embedded._claim_directory(tmp_path / "sockets")
     assert stat.S_IMODE(victim.stat().st_mode) == 0o755
 
