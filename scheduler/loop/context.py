@@ -17,7 +17,7 @@ Runtimes = Callable[[NodePool], Runtime]
 
 @dataclass(slots=True)
 class SentOrders:
-    """Orders that this process sent to the runtimes, and when, so that ticks do not repeat them."""
+    """Times at which this process sent start and stop orders, so that ticks do not repeat them."""
 
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -33,9 +33,9 @@ def always() -> bool:
 
 @dataclass(slots=True)
 class SchedulerContext:
-    """`held` fences every write; `leads` is checked before every call to a machine, which cannot be fenced.
+    """`held` fences every write. `leads` is checked before every call to a machine, which cannot be fenced.
 
-    The caches only save work and decide nothing: a new leader starts without them.
+    The caches only save work and never affect a decision: a new leader starts with empty ones.
     """
 
     held: Held

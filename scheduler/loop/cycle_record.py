@@ -24,12 +24,12 @@ from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import Explanations
 from scheduler.reports.queues.queue_standings import settle_usage, store_standings
 
-RECORD_EVERY = timedelta(seconds=60)  # for cycles in which nothing happened
+RECORD_EVERY = timedelta(seconds=60)  # interval for cycles without changes
 
 
 @dataclass(slots=True)
 class CycleTimer:
-    """When and why a cycle began, and how long each of its steps took."""
+    """Start time, trigger and step durations of a cycle."""
 
     at: datetime
     trigger: str
@@ -60,7 +60,7 @@ class CycleTimer:
 
 @dataclass(slots=True)
 class CycleMemory:
-    """State that one cycle leaves to the next, besides rows."""
+    """State that one cycle passes to the next, besides rows."""
 
     explanations: Explanations = field(default_factory=Explanations)
     texts: Texts = field(default_factory=Texts)  # encoded parts of stored snapshots
@@ -79,7 +79,7 @@ class CycleRun:
     written: bool = False
 
     def attributes(self) -> dict[str, int]:
-        """Return the numbers that its span shows."""
+        """Return the numbers shown on the cycle's span."""
         return {
             "berth__workloads": self.record.workloads,
             "berth__nodes": self.record.nodes,
@@ -92,7 +92,7 @@ class CycleRun:
 def record_cycle(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
 ) -> bool:
-    """Write the cycle, and of the newest one the reasons, shares and usage. Return True on a change."""
+    """Write the cycle and, for the newest one, the reasons, shares and usage. Return True on a change."""
     with span("record cycle") as traced:
         changed = _record(run, context, memory, notes, newest=newest)
         log_context.in_cycle(run.record.pk, traced)
@@ -127,7 +127,7 @@ def _record(
 
 
 def record_failure(timer: CycleTimer, held: Held, memory: CycleMemory, notes: Sequence[str]) -> bool:
-    """Write a failed cycle, once for as long as its notes are the same."""
+    """Write a failed cycle unless its notes equal the previous ones. Return True if a row was written."""
     if tuple(notes) == memory.notes:
         return False
     with fenced(held):
@@ -139,7 +139,7 @@ def record_failure(timer: CycleTimer, held: Held, memory: CycleMemory, notes: Se
 
 
 def finish(run: CycleRun, notes: Sequence[str]) -> None:
-    """Save the row with its outcome, in the caller's transaction."""
+    """Save the cycle's row with its outcome, in the caller's transaction."""
     record, outcome = run.record, run.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -153,7 +153,7 @@ def finish(run: CycleRun, notes: Sequence[str]) -> None:
 
 
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Pack the snapshot outside the transaction; a crash before only makes the cycle impossible to replay."""
+    """Pack and store the snapshot after the transaction. A crash in between only prevents a replay."""
     snapshot = pack(run.view.snapshot, run.plan, memory.texts)
     if snapshot is not None:
         with fenced(context.held):

@@ -21,9 +21,9 @@ class LayoutCache:
 
 
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
-    """Return the plan for all pools. If the engine fails, plan only pools that can be decided by themselves.
+    """Return the plan for all pools. If the engine fails, plan only the pools that it can decide alone.
 
-    The plan's notes name the other pools. Raises the engine's error if no single pool causes it.
+    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes the failure.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
@@ -40,7 +40,7 @@ def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
 
 
 def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
-    """A failed decision empties the cache and is repeated from scratch."""
+    """Decide from the cached layout. If that fails, empty the cache and decide from scratch."""
     layout, cache.layout = cache.layout, None
     try:
         plan, cache.layout = decide_again(snapshot, layout)
@@ -53,7 +53,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the error of each pool that fails by itself."""
+    """Return the error of each pool that fails even when it is decided alone."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
@@ -68,7 +68,7 @@ def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
 def without(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
-    A workload that runs or has a reservation there, or names no other pool, is set aside.
+    A workload is suspended if it runs or has a reservation in these pools, or if it allows no other pool.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}
@@ -90,5 +90,5 @@ def _without_pools(
     remaining = tuple(pool for pool in workload.pools if pool not in pools)
     if remaining and not is_reserved and not any(pod.node in nodes for pod in workload.pods):
         return replace(workload, pools=remaining)
-    # Suspended rather than removed: workloads that depend on it must not start.
+    # Suspend the workload rather than remove it, because its dependents must not start.
     return replace(workload, pools=(), tree=NOTHING_TO_RUN, pods=(), suspended=True)

@@ -1,7 +1,7 @@
-"""The scheduler process: ticks while it leads, at once when something happened.
+"""Scheduler process, which ticks while it leads.
 
-A submission, a pod that changed its state, or a signal wakes it within milliseconds. The slower last step of
-a tick waits until a burst of changes is over, for a second at most.
+A submission, a pod state change or a signal wakes the process within milliseconds. The slow last step of a
+tick waits for a burst of changes to end, but for one second at most.
 """
 
 import time
@@ -20,14 +20,14 @@ from scheduler.loop.tick import POD, Loop, ReconcilePool
 NAME = "scheduler"
 LEASE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
-QUIET_SECONDS = 0.05  # without another wake-up, before a deferred reconcile begins
-DEFER_SECONDS = 1.0  # the longest that it is deferred
-BURST_SECONDS = 0.005  # so that submissions that arrive together are decided together
+QUIET_SECONDS = 0.05  # time without a wake-up after which a deferred reconcile begins
+DEFER_SECONDS = 1.0  # maximum deferral of a reconcile
+BURST_SECONDS = 0.005  # wait that lets one cycle decide submissions that arrive together
 
 
 @dataclass(slots=True, kw_only=True)
 class Scheduler(LeaderLoop):
-    """One process. `runtimes` are those whose pods may wake it; `runtime_of` gives the runtime of a pool."""
+    """One scheduler process. Pods in `runtimes` may wake it; `runtime_of` returns a pool's runtime."""
 
     name: ClassVar[str] = NAME
 

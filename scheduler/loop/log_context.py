@@ -6,12 +6,12 @@ from berth.server.tracing.spans import Span
 
 
 def begin() -> None:
-    """A new turn of the loop; its cycle has no number yet."""
+    """Start a loop iteration, whose cycle has no number yet."""
     unbind_contextvars("cycle")
 
 
 def in_cycle(cycle: int | None, *spans: Span) -> None:
-    """Add the cycle's id to logs and spans, once its row exists; a cycle without changes may have none."""
+    """Add the cycle's id to logs and spans. A cycle without changes may have no row and so no id."""
     if cycle is None:
         return
     bind_contextvars(cycle=cycle)

@@ -1,7 +1,7 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files reject values that should not be written by hand; a snapshot must carry every value that rows
-can have. Fields with their default value are left out.
+Scenario files reject values that should not be written by hand, but a snapshot must carry every value that
+rows can have. Fields with default values are omitted.
 """
 
 import json
@@ -15,12 +15,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Encoded = dict[str, tuple[object, str]]  # by name: the value and its JSON
-LONG = ("nodes", "workloads")  # the long fields of a snapshot, mostly unchanged between cycles
+Encoded = dict[str, tuple[object, str]]  # value and its JSON by name
+LONG = ("nodes", "workloads")  # long snapshot fields, mostly unchanged between cycles
 
 
 class Unreadable(ValueError):
-    """The snapshot was stored by an engine version with other fields."""
+    """The snapshot was stored by an engine version with different fields."""
 
 
 class Texts:
@@ -88,7 +88,7 @@ _PLAIN_FIELDS: dict[type, list[tuple[str, Any]]] = {}
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Return field names with their defaults; MISSING equals no value."""
+    """Return field names with their defaults, or with MISSING, which equals no value."""
     if kind not in _PLAIN_FIELDS:
         _PLAIN_FIELDS[kind] = [
             (each.name, each.default_factory() if each.default_factory is not MISSING else each.default)
@@ -102,24 +102,24 @@ def _decoder(hint: Any) -> Decoder:
     """Return the function that decodes a value of this type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return _one_of(inner)
+        return _union_decoder(inner)
     if origin is tuple:
-        return _tuple(inner)
+        return _tuple_decoder(inner)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         each = _decoder(inner[1])
         return lambda raw: {key: each(value) for key, value in raw.items()}
     if isinstance(hint, str):
         raise Unreadable(f"unknown type: {hint}")
     if is_dataclass(hint):
-        return _dataclass(hint)  # type: ignore[arg-type]
+        return _dataclass_decoder(hint)  # type: ignore[arg-type]
     if issubclass(hint, Enum):
         return hint
-    if issubclass(hint, tuple):  # a named one
+    if issubclass(hint, tuple):  # named tuple
         return lambda raw: hint(*raw)
     return lambda raw: raw
 
 
-def _tuple(inner: tuple[Any, ...]) -> Decoder:
+def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
     if len(inner) == 2 and inner[1] is Ellipsis:
         each = _decoder(inner[0])
         return lambda raw: tuple([each(value) for value in raw])
@@ -127,8 +127,8 @@ def _tuple(inner: tuple[Any, ...]) -> Decoder:
     return lambda raw: tuple([each(value) for each, value in zip(every, raw, strict=True)])
 
 
-def _one_of(inner: tuple[Any, ...]) -> Decoder:
-    """Decode None or one of several dataclasses, distinguished by their required fields."""
+def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
+    """Return a decoder for None or one of several dataclasses, distinguished by their required fields."""
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])
@@ -144,7 +144,7 @@ def _one_of(inner: tuple[Any, ...]) -> Decoder:
     return read
 
 
-def _dataclass(kind: type) -> Decoder:
+def _dataclass_decoder(kind: type) -> Decoder:
     hints: dict[str, Decoder] = {}
 
     def read(raw: Any) -> Any:

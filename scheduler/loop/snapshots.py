@@ -1,4 +1,4 @@
-"""Store the input and plan of each cycle for a while."""
+"""Store each cycle's input and plan for a limited time."""
 
 import json
 import zlib
@@ -36,10 +36,10 @@ class StoredCycle:
 
 
 def pack(snapshot: Snapshot, plan: Plan, texts: Texts | None = None) -> bytes | None:
-    """Return the compressed snapshot and plan; None if the cluster is too large.
+    """Return the compressed snapshot and plan, or None if the cluster is too large.
 
-    `texts` caches encoded parts from one cycle to the next. Without it this costs more than a decision, so do
-    not call it inside a transaction.
+    `texts` caches encoded parts from one cycle to the next. Packing without a cache costs more than a
+    decision, so do not pack inside a transaction.
     """
     if len(snapshot.workloads) > MOST_WORKLOADS:
         return None
@@ -55,7 +55,7 @@ def plan_document(plan: Plan) -> Document:
                 "kind": str(bundle.kind),
                 "workload": bundle.workload,
                 "pool": bundle.pool,
-                "steps": [_step(step) for step in bundle.steps],
+                "steps": [_step_document(step) for step in bundle.steps],
                 "evictions": [
                     [str(eviction.kind), eviction.workload, eviction.preemptor, eviction.rule]
                     for eviction in bundle.evictions
@@ -72,7 +72,7 @@ def plan_document(plan: Plan) -> Document:
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:
-    """Return the stored snapshot and plan, or None if it was not stored or has expired. Raises Unreadable."""
+    """Return the stored snapshot and plan, or None if they are not stored (any more). Raises Unreadable."""
     if cycle.snapshot is None:
         return None
     document: Document = json.loads(zlib.decompress(bytes(cycle.snapshot)))
@@ -80,7 +80,7 @@ def load_snapshot(cycle: Cycle) -> StoredCycle | None:
 
 
 def scenario_of(cycle: Cycle) -> Document | None:
-    """Return the cycle's snapshot as a scenario file; None if it is not stored or no longer readable."""
+    """Return the cycle's snapshot as a scenario, or None if the snapshot is missing or unreadable."""
     try:
         stored = load_snapshot(cycle)
     except Unreadable:
@@ -95,7 +95,10 @@ def drop_old(
     snapshots_kept: timedelta = SNAPSHOTS_KEPT,
     cycles_kept: timedelta = CYCLES_KEPT,
 ) -> int:
-    """Drop expired snapshots, and the oldest beyond the size limit; return how many."""
+    """Drop expired cycles, expired snapshots, and the oldest snapshots beyond the size limit.
+
+    Return the number of dropped snapshots.
+    """
     most = settings.BERTH_SNAPSHOT_MIB * 1024 * 1024 if most_bytes is None else most_bytes
     dropped = Cycle.objects.filter(at__lt=now - snapshots_kept, snapshot__isnull=False).update(snapshot=None)
     with connection.cursor() as cursor:
@@ -105,7 +108,7 @@ def drop_old(
     return dropped
 
 
-def _step(step: Step) -> list[Any]:
+def _step_document(step: Step) -> list[Any]:
     what = "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place"
     assert isinstance(step, Evict | Place)
     return [what, step.workload, step.role, step.index, step.node, list(step.devices), step.milli]

@@ -1,7 +1,7 @@
 """One tick of the scheduler: observe, decide, commit, dispatch, reconcile.
 
-Every step works from rows and does no harm when done again. The steps after commit run in every tick,
-whether anything was decided or not: they heal what a crash left half done.
+Every step works from rows and may be repeated. The steps after commit run in every tick, even without a
+decision, because they finish work that a crash interrupted.
 """
 
 import logging
@@ -44,14 +44,14 @@ from scheduler.schedules import keep_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-ReconcilePool = Callable[[NodePool, datetime, Held, Mapping[int, Work]], bool]  # True: something changed
-POD = "pod"  # the trigger when only pods reported
+ReconcilePool = Callable[[NodePool, datetime, Held, Mapping[int, Work]], bool]  # True on a change
+POD = "pod"  # trigger of a tick for pod reports alone
 SWEEP_EVERY = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
 class Loop:
-    """The loop of the leading scheduler. Its caches only save work and decide nothing."""
+    """The loop of the leading scheduler. Its caches only save work and never affect a decision."""
 
     context: SchedulerContext
     clock: Clock
@@ -62,17 +62,17 @@ class Loop:
     swept_at: datetime | None = None
     checkpoints_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
-    _runs: list[CycleRun] = field(default_factory=list)  # not recorded yet, and the newest one
+    _runs: list[CycleRun] = field(default_factory=list)  # unrecorded runs and the newest run
     _notes: list[str] = field(default_factory=list)
     _changed: bool = False
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once; return True if anything changed, so that the next tick should come soon.
 
-        `reconcile=False` leaves the slower last step to the caller, who may put it off for a moment.
+        With `reconcile=False`, the caller runs the slow last step and may defer it for a moment.
         """
         now, self._changed = self.clock.now(), False
-        with self._traced(trigger):
+        with self._trace_tick(trigger):
             view = self.observe(now, trigger)  # rows -> a frozen view; None: nothing to decide
             plan = self.decide(view)  # view -> plan, pure
             self.commit(view, plan)  # plan -> rows, each bundle checked again under locks
@@ -82,7 +82,7 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record what the pods report, then read the rows. None if this frees nothing, or failed."""
+        """Record pod reports, then read the rows. Return None if the reports free nothing, or on failure."""
         self._timer = CycleTimer(now, trigger)
         intake = self._try("recording pod reports", lambda: record_reports(now, self.context)) or Intake()
         self._notes += intake.notes
@@ -104,7 +104,7 @@ class Loop:
         return plan
 
     def commit(self, view: ClusterView | None, plan: Plan | None) -> None:
-        """Apply the bundles that still hold, in one transaction."""
+        """Apply the bundles that are still valid, in one transaction."""
         if view is None or plan is None:
             return
         record = self._timer.record(view, plan, self.context.held)
@@ -151,10 +151,10 @@ class Loop:
         changed = False
         for run in self._runs:
             if not run.written:
-                changed |= bool(self._try("records", self._recording(run)))
+                changed |= bool(self._try("records", self._record_step(run)))
         return changed
 
-    def _recording(self, run: CycleRun) -> Callable[[], bool]:
+    def _record_step(self, run: CycleRun) -> Callable[[], bool]:
         newest = run is self._runs[-1]
         return lambda: record_cycle(run, self.context, self.memory, self._notes, newest=newest)
 
@@ -172,10 +172,10 @@ class Loop:
         for pool in NodePool.objects.order_by("name"):
             if not self.context.leads():
                 break
-            changed |= bool(self._try(f"pool {pool.name}", self._reconciling(pool, now, work)))
+            changed |= bool(self._try(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
         return changed
 
-    def _reconciling(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
+    def _reconcile_step(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
         return lambda: self.reconcile_pool(pool, now, self.context.held, work)
 
     def _clean_up(self, now: datetime) -> None:
@@ -189,7 +189,7 @@ class Loop:
         self._try("schedules", self._fenced(keep_schedules))
 
     @contextmanager
-    def _traced(self, trigger: str) -> Iterator[None]:
+    def _trace_tick(self, trigger: str) -> Iterator[None]:
         log_context.begin()
         with span(
             "scheduler tick", berth__trigger=trigger[:40], berth__epoch=self.context.held.epoch
@@ -202,7 +202,7 @@ class Loop:
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Time one step of the cycle; a failure ends the cycle and is recorded."""
+        """Run and time one step of the cycle. A failure ends the cycle and is recorded."""
         before = len(self._notes)
         with span(name), self._timer.measure(name):
             result = self._try(name, step)
@@ -212,7 +212,7 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step that knows nothing of leases: it writes only while this process leads."""
+        """Wrap a step that does not check the lease, so that it writes only while this process leads."""
 
         def fenced_step() -> Result:
             with fenced(self.context.held):
@@ -221,7 +221,7 @@ class Loop:
         return fenced_step
 
     def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step; one broken row or machine stops its own step, not the loop."""
+        """Run a step. An error, such as a broken row or machine, ends the step but not the loop."""
         try:
             return step()
         except LeadershipLost:

@@ -1,4 +1,4 @@
-"""Apply the bundles of one plan that still hold, and record the cycle."""
+"""Apply the bundles of a plan that are still valid, and record the cycle."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """Which bundles were applied and which were stale, each with the reason."""
+    """Applied bundles, and stale bundles with the reason for each."""
 
     applied: list[Bundle] = field(default_factory=list)
     stale: list[tuple[Bundle, str]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class CommitInput:
-    """The input that every attempt at the same plan shares."""
+    """Input shared by every attempt to apply the same plan."""
 
     view: ClusterView
     cycle: int | None
@@ -52,10 +52,11 @@ def commit(
     record: Cycle,
     rendezvous: Mapping[str, Rendezvous] = NO_RENDEZVOUS,
 ) -> Outcome:
-    """Apply the plan in one transaction that `held` fences to the end; return what became of each bundle.
+    """Apply the plan in one transaction fenced by `held`, and return the outcome of each bundle.
 
-    The cycle's row comes first, because allocations and evictions refer to it. `rendezvous` is where the
-    ranks of each starting workload meet; a workload without one gets it before its first pod starts.
+    The cycle's row is written first, because allocations and evictions refer to it. `rendezvous` maps each
+    starting workload to the address where its ranks meet. A workload without an address gets one before its
+    first pod starts.
     Raises LeadershipLost.
     """
     outcome = Outcome()
@@ -70,7 +71,7 @@ def commit(
 
 
 def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
-    """Apply all bundles; if the database refuses, apply each half by itself until the bad one is isolated."""
+    """Apply all bundles. If the database rejects them, split them in half until the bad one is isolated."""
     attempt = Outcome()
     try:
         with transaction.atomic():

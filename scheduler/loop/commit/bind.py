@@ -18,7 +18,7 @@ ACTOR = "scheduler"
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """The start or scale-up of one workload, as one cycle decided it."""
+    """A cycle's decision to start or scale up one workload."""
 
     workload: Workload
     spec: ParsedSpec
@@ -31,7 +31,7 @@ class StartOrder:
 
 @dataclass(slots=True)
 class NewRows:
-    """Rows that are inserted together at the end."""
+    """Rows to insert together at the end of a commit."""
 
     pods: list[Pod] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
@@ -59,7 +59,7 @@ def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> Non
 
 
 def _used_ranks(workload: Workload, rows: NewRows) -> dict[tuple[str, int], int]:
-    """Return the ranks of this run; a replacement of a lost or removed replica takes over its rank."""
+    """Return the rank of each replica in this run, so that a replacement pod takes over the rank."""
     before = Pod.objects.filter(workload=workload, run=workload.run)
     ranks = {(role, index): rank for role, index, rank in before.values_list("role", "index", "rank")}
     mine = [pod for pod in rows.pods if pod.workload_id == workload.pk]
@@ -105,7 +105,7 @@ def _begin_run(order: StartOrder, kind: str, message: str) -> None:
 
 
 def _bind(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
-    for step in _in_order(order.places, order.spec):
+    for step in _sort_by_rank(order.places, order.spec):
         rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
         request, node = order.spec.roles[step.role].request, order.nodes[step.node]
         pod = Pod(
@@ -136,7 +136,7 @@ def _bind(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -
         ]
 
 
-def _in_order(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:
-    """Sort by the role's position in the document, then by index: the order of ranks."""
+def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:
+    """Sort places in rank order: by the role's position in the document, then by index."""
     position = {name: i for i, name in enumerate(spec.roles)}
     return sorted(places, key=lambda step: (position[step.role], step.index))

@@ -11,7 +11,7 @@ from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, Reservation
 from scheduler.reports.queues.queue_standings import NOTHING, held_now
 
-NewRows = tuple[int | None, int | None, int | None]
+Bound = tuple[int | None, int | None, int | None]
 
 
 def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
@@ -23,7 +23,7 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 
 
 def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> str:
-    """Return a sentence on the first limit or quota that would be exceeded; an empty string if none."""
+    """Return a sentence about the first limit or quota that would be exceeded, or an empty string."""
     project, department = workload.project, workload.project.department
     allocated = held_now()
     for name, quota, key, within in (
@@ -40,16 +40,16 @@ def exceeded_bound(workload: Workload, pool: NodePool, requested: Amounts) -> st
             Q(project__department=department),
         ),
     ):
-        resource = _exceeded(allocated.get((pool.pk, key), NOTHING), requested, _limit(quota))
+        resource = _exceeded_resource(allocated.get((pool.pk, key), NOTHING), requested, _limit(quota))
         if not resource and not workload.preemptible:
-            resource = _exceeded(_non_preemptible(within, pool), requested, _quota(quota))
+            resource = _exceeded_resource(_non_preemptible_allocation(within, pool), requested, _quota(quota))
         if resource:
             return f"{name} would exceed its {resource} limit."
     return ""
 
 
-def _non_preemptible(within: Q, pool: NodePool) -> Sequence[int]:
-    """Return what non-preemptible workloads hold."""
+def _non_preemptible_allocation(within: Q, pool: NodePool) -> Sequence[int]:
+    """Return the total allocation of non-preemptible workloads."""
     total = Amounts()
     workloads = Workload.objects.filter(within, preemptible=False)
     for row in Allocation.objects.filter(released_at=None, node__pool=pool, pod__workload__in=workloads):
@@ -57,7 +57,7 @@ def _non_preemptible(within: Q, pool: NodePool) -> Sequence[int]:
     return total
 
 
-def _limit(quota: Quota | None) -> NewRows:
+def _limit(quota: Quota | None) -> Bound:
     """Return the upper bound: the limit, or the lower of limit and quota for a queue that may not borrow."""
     if quota is None:
         return (None, None, None)
@@ -68,7 +68,7 @@ def _limit(quota: Quota | None) -> NewRows:
     return gpu, cpu, memory
 
 
-def _quota(quota: Quota | None) -> NewRows:
+def _quota(quota: Quota | None) -> Bound:
     return (0, None, None) if quota is None else (quota.gpu_milli, quota.cpu_milli, quota.memory_mib)
 
 
@@ -76,7 +76,7 @@ def _lower(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-def _exceeded(allocated: Sequence[int], requested: Amounts, bound: NewRows) -> str:
+def _exceeded_resource(allocated: Sequence[int], requested: Amounts, bound: Bound) -> str:
     for kind, name in enumerate(RESOURCES):
         most = bound[kind]
         if most is not None and requested[kind] > 0 and allocated[kind] + requested[kind] > most:

@@ -1,4 +1,4 @@
-"""State that all writes of one commit share."""
+"""State shared by all writes of one commit."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ def transition(
     data: dict[str, Any] | None = None,
     **columns: Any,
 ) -> None:
-    """Change the phase of a locked and checked workload; this cannot be refused."""
+    """Change a workload's phase. The row is locked and checked, so the change cannot be refused."""
     moved = move(
         workload,
         expected=expected,

@@ -25,18 +25,18 @@ REASONS = {
     Kind.PREEMPT: "Preempted",
     Kind.STALE_GANG: "StaleGang",
 }
-COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # these count as preemptions and cause a backoff
+COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # kinds that count as preemptions and cause a backoff
 
 
 def evict(bundle: Bundle, context: CommitContext) -> int:
-    """Write the evictions of a bundle; return how many workloads are evicted."""
+    """Write a bundle's evictions and return the number of evicted workloads."""
     stopping = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
     moved = {step.workload for step in bundle.steps if isinstance(step, Place)}
     for decided in bundle.evictions:
         workload = context.locked.workloads[decided.workload]
         keys = [key for pod in decided.pods if (key := (decided.workload, *pod)) in stopping]
         steps = [stopping.pop(key) for key in keys]
-        _audit(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), context)
+        _write_audit_record(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), context)
         message = _message(decided, context)
         _stop_pods(keys, REASONS[decided.kind], message, context)
         if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
@@ -50,7 +50,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 
 
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
-    """Mark pods as stopping; a replica that was only reserved loses its workload's whole reservation."""
+    """Mark pods as stopping. For a replica that is only reserved, cancel the workload's whole reservation."""
     pods: list[uuid.UUID] = []
     for key in keys:
         pod = context.locked.live_pod(context.view, key)
@@ -69,7 +69,7 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
 
 def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
-    """Stop a workload and return it to pending. A move, or the loss of a turn, causes no backoff."""
+    """Stop a workload and return it to pending. A move or the end of a turn causes no backoff."""
     columns: dict[str, Any] = {}
     if decided.kind in COUNTED and not is_moved:
         columns = {"preemptions": workload.preemptions + 1}
@@ -90,7 +90,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _message(decided: Decided, context: CommitContext) -> str:
-    """Return the message for the victim's project; a workload of another project is shown by its size."""
+    """Return the message for the victim's project. A foreign preemptor is described only by its size."""
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")
@@ -100,7 +100,7 @@ def _message(decided: Decided, context: CommitContext) -> str:
     return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"
 
 
-def _audit(
+def _write_audit_record(
     decided: Decided, bundle: Bundle, workload: Workload, gpu_milli: int, context: CommitContext
 ) -> None:
     preemptor = context.locked.workloads.get(decided.preemptor) if decided.preemptor else None

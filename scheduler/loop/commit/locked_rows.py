@@ -1,6 +1,6 @@
 """Lock the rows that a set of bundles touches, and detect conflicts.
 
-Since the snapshot was taken a workload may have been cancelled, a quota edited or a node cordoned.
+Since the snapshot was taken, a workload may have been cancelled, a quota edited or a node cordoned.
 """
 
 import uuid
@@ -32,33 +32,33 @@ NO_ROOM: Room = (0, 0, 0)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The quotas are those of the workloads' queues. An edit that committed before is detected; a later one
-    waits until this commit is done.
+    The locked quotas belong to the workloads' queues. A quota edit committed earlier is detected, and a later
+    edit waits until this commit is done.
     """
 
     workloads: Mapping[str, Workload]
-    before: Mapping[str, tuple[str, int]]  # phase and version of each workload, before this commit
+    before: Mapping[str, tuple[str, int]]  # each workload's phase and version before this commit
     pods: Mapping[uuid.UUID, Pod]
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
-    claimed: dict[tuple[int, int], int]  # thousandths by (node, device); grows with every accepted bundle
-    allocated: dict[int, Room]  # by node; grows with every accepted bundle
+    claimed: dict[tuple[int, int], int]  # milli-GPU by (node, device), updated with every accepted bundle
+    allocated: dict[int, Room]  # room by node, updated with every accepted bundle
     changed_queues: frozenset[str]
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
-        """Return the pod of a replica if it can still be stopped."""
+        """Return the id of a replica's pod if the pod can still be stopped."""
         pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
         return pod.pk if pod is not None and pod.state in CAN_STOP else None
 
 
 def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     bundles = tuple(bundles)
-    names = sorted({name for bundle in bundles for name in _workloads(bundle)} & view.workloads.keys())
+    names = sorted({name for bundle in bundles for name in _workload_names(bundle)} & view.workloads.keys())
     by_pk = {view.workloads[name].pk: name for name in names}
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     workloads = {by_pk[row.pk]: row for row in rows.filter(pk__in=by_pk).order_by("pk")}
     steps = [step for bundle in bundles for step in bundle.steps]
-    stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod(view, step))]
+    stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]
     pods = Pod.objects.select_for_update().filter(pk__in=stopped).order_by("pk") if stopped else ()
     places = {view.nodes[s.node] for s in steps if isinstance(s, Place) and s.node in view.nodes}
     nodes = list(
@@ -72,17 +72,17 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         workloads=workloads,
         before={name: (row.phase, row.version) for name, row in workloads.items()},
         pods={pod.pk: pod for pod in pods},
-        reserved=_reserved(by_pk),
+        reserved=_reserved_keys(by_pk),
         nodes={node.name: node for node in nodes},
-        claimed=_claims(places),
-        allocated=_allocated(places),
+        claimed=_claimed_milli(places),
+        allocated=_allocated_room(places),
         changed_queues=_changed_queues(view),
     )
 
 
 def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
-    """Return why the bundle can no longer be applied; an empty string if it can."""
-    for name in sorted(_workloads(bundle)):
+    """Return the reason the bundle can no longer be applied, or an empty string if it can."""
+    for name in sorted(_workload_names(bundle)):
         conflict = _workload_conflict(name, view, locked)
         if conflict:
             return conflict
@@ -96,7 +96,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
             return conflict
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node]
-            room[node.pk] = plus(room.get(node.pk, NO_ROOM), _request(step, view))
+            room[node.pk] = plus(room.get(node.pk, NO_ROOM), _requested_room(step, view))
             for device in step.devices:
                 claims[node.pk, device] += step.milli
     for (pk, device), milli in claims.items():
@@ -106,11 +106,11 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def reserve(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count what an accepted bundle allocates, for the checks of those after it."""
+    """Add an accepted bundle's allocations, so that later bundles are checked against them."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
-            locked.allocated[node] = plus(locked.allocated.get(node, NO_ROOM), _request(step, view))
+            locked.allocated[node] = plus(locked.allocated.get(node, NO_ROOM), _requested_room(step, view))
             for device in step.devices:
                 locked.claimed[node, device] = locked.claimed.get((node, device), 0) + step.milli
 
@@ -147,13 +147,16 @@ def plus(a: Room, b: Room) -> Room:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def _request(step: Place, view: ClusterView) -> Room:
+def _requested_room(step: Place, view: ClusterView) -> Room:
     request = view.workloads[step.workload].spec.roles[step.role].request
     return request.cpu, request.memory_mib, 1
 
 
 def _room_conflict(requested: Mapping[int, Room], locked: LockedRows) -> str:
-    """The database would refuse this too, but then the whole batch would have to be repeated."""
+    """Return the reason a node lacks room, or an empty string.
+
+    The database would reject the bundle too, but the whole batch would then have to be repeated.
+    """
     nodes = {node.pk: node for node in locked.nodes.values()}
     for pk, more in requested.items():
         node = nodes[pk]
@@ -167,7 +170,7 @@ def _room_conflict(requested: Mapping[int, Room], locked: LockedRows) -> str:
     return ""
 
 
-def _workloads(bundle: Bundle) -> set[str]:
+def _workload_names(bundle: Bundle) -> set[str]:
     return {
         bundle.workload,
         *(step.workload for step in bundle.steps),
@@ -175,23 +178,23 @@ def _workloads(bundle: Bundle) -> set[str]:
     }
 
 
-def _pod(view: ClusterView, step: Evict) -> uuid.UUID | None:
+def _pod_id(view: ClusterView, step: Evict) -> uuid.UUID | None:
     return view.pods.get((step.workload, step.role, step.index))
 
 
-def _reserved(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
+def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
     rows = Reservation.objects.filter(workload_id__in=names).values_list("workload_id", "role", "index")
     return frozenset((names[pk], role, index) for pk, role, index in rows)
 
 
-def _claims(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
+def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
     sums = (
         DeviceClaim.objects.filter(node_id__in=nodes).values_list("node_id", "device").annotate(Sum("milli"))
     )
     return {(node, device): milli for node, device, milli in sums.order_by("node_id", "device")}
 
 
-def _allocated(nodes: Iterable[int]) -> dict[int, Room]:
+def _allocated_room(nodes: Iterable[int]) -> dict[int, Room]:
     held = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list("node_id")
     sums = held.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
     return {node: (cpu, memory, pods) for node, cpu, memory, pods in sums}

@@ -1,4 +1,4 @@
-"""Place replicas: pods where they fit now, reservations where they will fit."""
+"""Place replicas: create pods where they fit now, and reservations where they will fit later."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from scheduler.loop.commit.bind import StartOrder, describe, start
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.models import Reservation
 
-RESERVATION = timedelta(seconds=120)  # after the longest grace period of the victims
+RESERVATION = timedelta(seconds=120)  # added to the longest grace period among the victims
 RESERVATION_WHILE_BOOTING = timedelta(seconds=900)
 
 
@@ -66,7 +66,7 @@ def _reserve(name: str, places: Sequence[Place], expires: datetime, context: Com
 
 
 def _reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
-    """The reason and message of a reservation: nodes are booting, or pods are stopping."""
+    """Return the reason and message of a reservation that waits for booting nodes or stopping pods."""
     booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
     if not booting:
         message = f"Reserved: {describe(places)} It starts as soon as the pods there have stopped."
@@ -81,7 +81,7 @@ def _is_booting(node: Node) -> bool:
 
 
 def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
-    """Return when a reservation expires: after the slowest victim's grace period, or the boot of its node."""
+    """Return the time at which a reservation expires, which allows for grace periods and node boots."""
     graces = [
         spec.grace_period_seconds
         for step in bundle.steps

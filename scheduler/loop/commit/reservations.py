@@ -22,7 +22,7 @@ CLOSED = ("lost", "ended", "draining", "cordoned")
 
 
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
-    """Drop reservations that can no longer be used; return how many workloads lost theirs."""
+    """Drop reservations that can no longer be used; return the number of affected workloads."""
     reserved = list(Reservation.objects.select_related("node__pool", "workload").order_by("pk"))
     if not reserved:
         return 0
@@ -36,7 +36,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
         workloads = {
             row.pk: row for row in rows.filter(pk__in={row.workload_id for row in reserved}).order_by("pk")
         }
-        for pk, why in _over_limit(reserved, workloads.values(), context.specs).items():
+        for pk, why in _limit_conflicts(reserved, workloads.values(), context.specs).items():
             dropped.setdefault(pk, why)
         for pk in sorted(dropped):
             if pk in workloads:
@@ -64,10 +64,10 @@ def cancel_reservation(workload: Workload, reason: str, message: str, now: datet
         workload.phase = Phase.PENDING
 
 
-def _over_limit(
+def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return the workloads that limits or quotas, edited since, no longer allow to start, with the reason."""
+    """Return the reason for each workload that an edited limit or quota no longer allows to start."""
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)
@@ -75,7 +75,7 @@ def _over_limit(
     for workload in workloads:
         mine, spec = rows[workload.pk], specs.of(workload)
         if any(row.role not in spec.roles for row in mine):
-            reasons[workload.pk] = "The stored document has other roles now."
+            reasons[workload.pk] = "The stored document now has different roles."
             continue
         bound_by = exceeded_bound(workload, mine[0].node.pool, total_request(mine, spec))
         if bound_by:

@@ -1,6 +1,6 @@
-"""Bring rows and running pods together: record what ended, start and stop what is due.
+"""Keep rows and running pods in sync: record ended pods, and start and stop pods that are due.
 
-Everything works from rows and may be done again: a crash between a row and its process heals by itself.
+Every step works from rows and may be repeated, so a crash between a row and its process heals by itself.
 Runtimes are never called while a transaction is open.
 """
 

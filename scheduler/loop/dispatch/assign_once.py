@@ -1,4 +1,4 @@
-"""Record network assignments of a pod once per attempt, before it starts."""
+"""Record a pod's network assignments once per attempt, before the pod starts."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -17,7 +17,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Assign `column` to pods that have none yet. A pod keeps its value; its replacement gets another.
+    """Assign `column` to pods without a value. A pod keeps its value; its replacement gets a new one.
 
     `find` returns None if nothing is available now.
     """

@@ -1,4 +1,4 @@
-"""Record when a running workload last saved its work, to know what an eviction would lose.
+"""Record each running workload's last checkpoint, which tells how much work an eviction would lose.
 
 The convention is a file: a pod that has saved its work touches `.berth-checkpoint` in its workspace.
 """
@@ -20,13 +20,13 @@ EVERY = timedelta(seconds=5)
 
 
 def note_checkpoints(context: SchedulerContext) -> int:
-    """Record new checkpoints of running workloads; return how many there are."""
+    """Record new checkpoints of running workloads; return their number."""
     outside_transactions()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)
     newer: dict[uuid.UUID, datetime] = {}
     for pk, pool_id, before in running.order_by("pk").values_list("pk", "pool_id", "last_checkpoint_at"):
-        saved = _saved_at(pk, pools[pool_id], context)
+        saved = _fetch_checkpoint_time(pk, pools[pool_id], context)
         if saved is not None and (before is None or saved > before):
             newer[pk] = saved
     if newer:
@@ -36,7 +36,7 @@ def note_checkpoints(context: SchedulerContext) -> int:
     return len(newer)
 
 
-def _saved_at(workload: uuid.UUID, pool: NodePool, context: SchedulerContext) -> datetime | None:
+def _fetch_checkpoint_time(workload: uuid.UUID, pool: NodePool, context: SchedulerContext) -> datetime | None:
     try:
         return context.runtimes(pool).checkpointed_at(str(workload))
     except (RuntimeFailure, LookupError, OSError) as error:

@@ -1,6 +1,6 @@
 """Evict pods from draining nodes after the drain timeout.
 
-The engine only leaves draining nodes alone; this is the one place that writes evictions of the kind `drain`.
+The engine only avoids draining nodes. This module alone writes evictions of kind `drain`.
 A non-preemptible workload is never evicted by a drain, unless its machine is about to disappear.
 """
 
@@ -21,26 +21,28 @@ from scheduler.models import Eviction
 
 
 def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
-    """Evict from nodes whose drain timeout has passed; return how many workloads are evicted."""
+    """Evict workloads from nodes whose drain timeout has passed; return the number of evicted workloads."""
     overdue = {node.pk: node for node in overdue_drains(now)}
     if not overdue:
         return 0
     with fenced(context.held):
-        pods_of: dict[uuid.UUID, list[Pod]] = defaultdict(list)
+        pods_by_workload: dict[uuid.UUID, list[Pod]] = defaultdict(list)
         pods = Pod.objects.filter(node_id__in=overdue, state__in=LIVE_POD_STATES).select_related(
             "allocation", "node__pool"
         )
         for pod in pods.order_by("workload_id", "role", "index"):
-            pods_of[pod.workload_id].append(pod)
+            pods_by_workload[pod.workload_id].append(pod)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         leaving = [
             pk
-            for pk, live_pods in pods_of.items()
+            for pk, live_pods in pods_by_workload.items()
             if any(overdue[p.node_id].interruption_at for p in live_pods)
         ]
-        protected = Q(preemptible=False) & ~Q(pk__in=leaving)  # a machine that disappears does not wait
-        live = rows.filter(pk__in=pods_of, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(protected)
-        return sum(_evict(row, pods_of[row.pk], now) for row in live.order_by("pk"))
+        protected = Q(preemptible=False) & ~Q(pk__in=leaving)  # a disappearing machine cannot wait
+        live = rows.filter(pk__in=pods_by_workload, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(
+            protected
+        )
+        return sum(_evict(row, pods_by_workload[row.pk], now) for row in live.order_by("pk"))
 
 
 def _evict(workload: Workload, pods: list[Pod], now: datetime) -> bool:

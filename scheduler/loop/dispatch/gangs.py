@@ -25,7 +25,7 @@ MOST_MOVES = 4  # starting, running, stopping, ended
 
 
 def judge_gangs(ids: Collection[uuid.UUID], now: datetime, specs: SpecCache) -> list[str]:
-    """Apply verdicts in the caller's transaction; return a note per workload that could not be judged."""
+    """Apply verdicts in the caller's transaction; return a note for each workload that cannot be judged."""
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     workloads = list(rows.filter(pk__in=ids, phase__in=JUDGED).order_by("pk"))
     notes = _judge_all(workloads, now, specs)
@@ -34,12 +34,12 @@ def judge_gangs(ids: Collection[uuid.UUID], now: datetime, specs: SpecCache) -> 
 
 
 def _judge_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
-    """Judge all workloads; if that fails, judge each half by itself until the bad one is isolated."""
+    """Judge all workloads. If that fails, split them in half until the bad one is isolated."""
     if not workloads:
         return []
     try:
         with transaction.atomic():
-            attempts = _attempts(workloads)
+            attempts = _run_pods(workloads)
             for workload in workloads:
                 _judge(workload, attempts[workload.pk], now, specs.of(workload))
     except (OperationalError, InterfaceError):
@@ -54,8 +54,8 @@ def _judge_all(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -
     return []
 
 
-def _attempts(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
-    """Return every pod of each workload's current run."""
+def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
+    """Return all pods in each workload's current run."""
     runs = {workload.pk: workload.run for workload in workloads}
     attempts: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
     for pod in Pod.objects.filter(workload_id__in=runs).order_by("workload_id", "created_at", "pk"):
@@ -74,10 +74,10 @@ def _judge(workload: Workload, attempts: Sequence[Pod], now: datetime, parsed: P
     if workload.phase == Phase.STOPPING:
         _stop(workload, attempts, workload.reason, now)
     for _ in range(MOST_MOVES):
-        step = verdict(_facts(workload, attempts, parsed))
+        step = verdict(_gang_facts(workload, attempts, parsed))
         if step is None:
             return
-        _carry_out(step, workload, attempts, now)
+        _apply_verdict(step, workload, attempts, now)
 
 
 def _stop(workload: Workload, attempts: Iterable[Pod], reason: str, now: datetime) -> None:
@@ -88,7 +88,7 @@ def _stop(workload: Workload, attempts: Iterable[Pod], reason: str, now: datetim
             pod.state = PodState.STOPPING
 
 
-def _facts(workload: Workload, attempts: Iterable[Pod], parsed: ParsedSpec) -> GangFacts:
+def _gang_facts(workload: Workload, attempts: Iterable[Pod], parsed: ParsedSpec) -> GangFacts:
     latest: dict[tuple[str, int], Pod] = {}
     for pod in sorted(attempts, key=lambda pod: (pod.created_at, pod.state in LIVE, str(pod.pk))):
         latest[pod.role, pod.index] = pod
@@ -114,8 +114,8 @@ def idle_roles(parsed: ParsedSpec) -> frozenset[str]:
     return frozenset(role.name for role in roles if role.idle)
 
 
-def _carry_out(step: Verdict, workload: Workload, attempts: Iterable[Pod], now: datetime) -> None:
-    columns = _columns(step, workload, now)
+def _apply_verdict(step: Verdict, workload: Workload, attempts: Iterable[Pod], now: datetime) -> None:
+    columns = _verdict_columns(step, workload, now)
     if not step.to:
         Workload.objects.filter(pk=workload.pk).update(**columns)
         announce.workload_changed(workload)
@@ -129,7 +129,7 @@ def _carry_out(step: Verdict, workload: Workload, attempts: Iterable[Pod], now: 
             actor=ACTOR,
             now=now,
             data={"run": workload.run},
-            keep_reservations=_only_moves(attempts),
+            keep_reservations=_all_consolidated(attempts),
             **columns,
         )
         assert moved, "the row is locked"
@@ -140,12 +140,12 @@ def _carry_out(step: Verdict, workload: Workload, attempts: Iterable[Pod], now: 
         setattr(workload, name, value)
 
 
-def _only_moves(attempts: Iterable[Pod]) -> bool:
-    """True if every pod was stopped by a consolidation, so that its new place stays reserved."""
+def _all_consolidated(attempts: Iterable[Pod]) -> bool:
+    """Return True if every pod was stopped by a consolidation, so that the new place stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in attempts)
 
 
-def _columns(step: Verdict, workload: Workload, now: datetime) -> dict[str, Any]:
+def _verdict_columns(step: Verdict, workload: Workload, now: datetime) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if step.stale is not None:
         columns["stale_since"] = now if step.stale else None
@@ -164,7 +164,7 @@ def _columns(step: Verdict, workload: Workload, now: datetime) -> dict[str, Any]
 
 
 def workloads_to_judge() -> Iterable[uuid.UUID]:
-    """Return stopping workloads and running ones without a live pod; these always need a verdict."""
+    """Return workloads that always need a verdict: stopping ones, and running ones without a live pod."""
     stopping = Workload.objects.filter(phase=Phase.STOPPING).values_list("pk", flat=True)
     live = Pod.objects.filter(state__in=("starting", "running", "stopping")).values("workload_id")
     empty = Workload.objects.filter(phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(pk__in=live)

@@ -1,7 +1,7 @@
-"""Clean up after deleted workloads: logs at once, workspaces by the task queue.
+"""Clean up after deleted workloads: delete logs at once, and workspaces in the task queue.
 
-A workspace may hold millions of files, too many for the loop. A crash between a machine and its row does no
-harm: deleting twice is safe, and a job that was lost is queued again.
+A workspace may hold millions of files, too many for the loop. A crash between a deletion and its row does no
+harm: deleting twice is safe, and a lost job is queued again.
 """
 
 import logging
@@ -22,13 +22,13 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MOST = 500  # per round, so that the loop is not delayed
-AGAIN = timedelta(minutes=15)  # longer than the task queue's own retries
+MOST = 500  # rows per round, so that the loop is not delayed
+AGAIN = timedelta(minutes=15)  # retry interval for lost jobs, longer than the task queue's own retries
 TASK = "scheduler.tasks.clear_workspace"
 
 
 def clear_logs(context: SchedulerContext) -> int:
-    """Delete the logs of deleted workloads; return how many pods were cleared."""
+    """Delete the logs of deleted workloads; return the number of cleared pods."""
     outside_transactions()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
     pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
@@ -37,7 +37,7 @@ def clear_logs(context: SchedulerContext) -> int:
     cleared: list[int] = []
     for pool, leftovers in by_pool.items():
         try:
-            cleared += _clear(leftovers, context.runtimes(pool), context)
+            cleared += _clear_pods(leftovers, context.runtimes(pool), context)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("pods of deleted workloads in pool %s cannot be cleared: %s", pool.name, error)
     if cleared:
@@ -47,7 +47,7 @@ def clear_logs(context: SchedulerContext) -> int:
 
 
 def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
-    """Queue the deletion of workspaces; return how many. Job and mark are one transaction."""
+    """Queue workspaces for deletion and mark them, in one transaction; return their number."""
     due = Leftover.objects.filter(
         Q(handed_at__isnull=True) | Q(handed_at__lte=now - AGAIN), kind=Leftover.Kind.WORKSPACE
     )
@@ -61,7 +61,7 @@ def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
     return len(queued)
 
 
-def _clear(leftovers: Iterable[Leftover], runtime: Runtime, context: SchedulerContext) -> list[int]:
+def _clear_pods(leftovers: Iterable[Leftover], runtime: Runtime, context: SchedulerContext) -> list[int]:
     pod_ids, cleared = set(runtime.list_pods()), []
     for leftover in leftovers:
         if not context.leads():

@@ -1,10 +1,10 @@
-"""Enforce time limits of workloads: start, runtime, deadline and idleness.
+"""Enforce the time limits of workloads: start timeout, maximum runtime, deadline and idle timeout.
 
 A gang whose pods cannot be started (a full disk, say) fails, so that it does not block its devices.
-A run longer than `max_runtime`, or past the `deadline`, fails. An idle interactive workload completes. Idle
-means that no pod wrote to its log, which every runtime can report, and that its ports had no visitors. The
-idle clock restarts when another scheduler takes over. A session is idle once its client sends no requests,
-whatever its pods write.
+A run longer than `max_runtime`, or past the `deadline`, fails. An idle interactive workload completes. It is
+idle while no pod writes to its log, which every runtime can report, and its ports have no visitors. The idle
+clock restarts when another scheduler takes over. A session is idle once its client stops sending requests,
+even if its pods write to their logs.
 """
 
 import logging
@@ -33,20 +33,25 @@ WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log sizes of workloads with an idle timeout, and since when each is unchanged."""
+    """Log sizes of workloads with an idle timeout, each with the time of its last change."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     looked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
 
 
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
-    """End workloads that exceed a time limit; return how many."""
-    overdue = [*_never_started(now), *_too_long(now), *_too_late(now), *_abandoned_sessions(now)]
-    overdue += _idle(now, context, idle)
+    """End workloads that exceed a time limit; return their number."""
+    overdue = [
+        *_start_timeouts(now),
+        *_exceeded_runtimes(now),
+        *_missed_deadlines(now),
+        *_abandoned_sessions(now),
+    ]
+    overdue += _idle_timeouts(now, context, idle)
     if not overdue:
         return 0
     with fenced(context.held):
-        return sum(_end(each, now) for each in overdue)
+        return sum(_end_workload(each, now) for each in overdue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Overdue:
     leads_to: str = Phase.FAILED
 
 
-def _never_started(now: datetime) -> list[Overdue]:
+def _start_timeouts(now: datetime) -> list[Overdue]:
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
     pks = list(starting.order_by("pk").values_list("pk", flat=True))
     reasons = _start_failures(pks)
@@ -66,7 +71,7 @@ def _never_started(now: datetime) -> list[Overdue]:
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return for each workload its first pod that could not be started, with node and reason."""
+    """Return a description of the first pod of each workload that could not be started."""
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
     rows = pods.order_by("workload_id", "-rank").values_list(
         "workload_id", "role", "index", "node__name", "message"
@@ -74,7 +79,7 @@ def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     return {pk: f": {role} {index} on {node} {message}" for pk, role, index, node, message in rows}
 
 
-def _too_long(now: datetime) -> list[Overdue]:
+def _exceeded_runtimes(now: datetime) -> list[Overdue]:
     running = Workload.objects.filter(
         phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False
     )
@@ -89,7 +94,7 @@ def _too_long(now: datetime) -> list[Overdue]:
     ]
 
 
-def _too_late(now: datetime) -> list[Overdue]:
+def _missed_deadlines(now: datetime) -> list[Overdue]:
     live = (*WAITING, Phase.STARTING, Phase.RUNNING)
     late = Workload.objects.filter(phase__in=live, deadline__lte=now).order_by("pk")
     return [
@@ -98,11 +103,11 @@ def _too_late(now: datetime) -> list[Overdue]:
     ]
 
 
-def _idle(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[Overdue]:
+def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[Overdue]:
     running = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
     rows = list(running.only("pk", "name", "idle_timeout"))
     overdue, checked = [], set()
-    visited = _visited() if rows else {}
+    visited = _last_visits() if rows else {}
     for row in rows:
         timeout = row.idle_timeout or 0
         checked.add(row.pk)
@@ -113,15 +118,15 @@ def _idle(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[O
         _, since = idle.sizes.get(row.pk, (0, now))
         since = max(since, visited.get(row.pk, since))
         if (now - since).total_seconds() >= timeout:
-            text = f"No log output and no visits to its ports for {timeout} s."
+            text = f"No log output and no port visits for {timeout} s."
             overdue.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
     idle.sizes = {pk: size for pk, size in idle.sizes.items() if pk in checked}
     idle.looked_at = {pk: at for pk, at in idle.looked_at.items() if pk in checked}
     return overdue
 
 
-def _visited() -> dict[uuid.UUID, datetime]:
-    """Return the last visit to a port of each workload with an idle timeout."""
+def _last_visits() -> dict[uuid.UUID, datetime]:
+    """Return the time of the last port visit to each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
     )
@@ -130,7 +135,7 @@ def _visited() -> dict[uuid.UUID, datetime]:
 
 
 def _abandoned_sessions(now: datetime) -> list[Overdue]:
-    """Return sessions whose client sends no more requests."""
+    """Return the sessions whose client stopped sending requests."""
     live = (*WAITING, Phase.STARTING, Phase.RUNNING)
     rows = Session.objects.filter(workload__phase__in=live).order_by("pk")
     return [
@@ -154,7 +159,7 @@ def _measure_logs(row: Workload, now: datetime, context: SchedulerContext, idle:
         idle.sizes[row.pk] = (size, now)
 
 
-def _end(overdue: Overdue, now: datetime) -> bool:
+def _end_workload(overdue: Overdue, now: datetime) -> bool:
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     row = rows.filter(pk=overdue.pk).first()
     if row is None:

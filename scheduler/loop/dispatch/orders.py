@@ -1,7 +1,7 @@
 """Build the order for one pod: its command, devices and environment.
 
-Every pod is one rank with its own devices visible, so to its framework it is a node of its own:
-LOCAL_RANK is 0, LOCAL_WORLD_SIZE 1, NODE_RANK the rank.
+Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate node:
+LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from scheduler.loop.dispatch.ports import port_env
 
 
 def order_for(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
-    """Return the order for a pod. `gang` are all pods of the run; its rendezvous address must be set."""
+    """Return the order for a pod. `gang` lists all pods of the run, whose rendezvous address must be set."""
     role = next(role for role in spec.all_roles if role.name == pod.role)
     return PodOrder(
         pod_id=str(pod.pk),
@@ -54,13 +54,13 @@ def _pool_env(pod: Pod) -> dict[str, str]:
         raise ValueError(f"a secret of a plugin of {pod.node.pool.name} is {error}") from error
 
 
-def _first_of(gang: Sequence[Pod], pod: Pod) -> Pod:
-    """Return the pod with the lowest rank."""
+def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
+    """Return the pod with the lowest rank in the gang."""
     return min([*gang, pod], key=lambda other: other.rank)
 
 
 def devices_of(pod: Pod) -> tuple[str, ...]:
-    """Return physical device ids; a node without device names counts them."""
+    """Return physical device ids, or device indices if the node has no device names."""
     names = pod.node.devices
     return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
 
@@ -72,7 +72,7 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return where a session worker connects, and its secret, which is derived and never stored."""
+    """Return a session worker's URL and secret. The secret is derived and never stored."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}
@@ -82,23 +82,23 @@ def _session_env(pod: Pod) -> dict[str, str]:
 def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, str]:
     workload, allocation = pod.workload, pod.allocation
     rendezvous = workload.rendezvous or {}
-    of_role = sum(other.role == pod.role for other in gang)
+    role_replicas = sum(other.role == pod.role for other in gang)
     return {
         "RANK": str(pod.rank),
-        "WORLD_SIZE": str(len(gang)),  # at start; running pods are not notified when others join
+        "WORLD_SIZE": str(len(gang)),  # size at start; running pods are not notified when others join
         "BERTH_WORLD_MIN": str(smallest_gang(tree_of(spec))),
         "BERTH_WORLD_MAX": str(sum(role.maximum for role in spec.all_roles)),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(pod.rank),
-        "MASTER_ADDR": str(rendezvous["address"] or _first_of(gang, pod).node.address),
+        "MASTER_ADDR": str(rendezvous["address"] or _lowest_rank_pod(gang, pod).node.address),
         "MASTER_PORT": str(rendezvous["port"]),
         "BERTH_WORKLOAD": workload.name,
         "BERTH_WORKLOAD_ID": str(workload.pk),
         "BERTH_PROJECT": workload.project.name,
         "BERTH_ROLE": pod.role,
         "BERTH_INDEX": str(pod.index),
-        "BERTH_ROLE_REPLICAS": str(of_role),
+        "BERTH_ROLE_REPLICAS": str(role_replicas),
         "BERTH_RUN": str(pod.run),
         "BERTH_POD_ID": str(pod.pk),
         "BERTH_POOL": pod.node.pool.name,

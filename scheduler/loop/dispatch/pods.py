@@ -17,13 +17,13 @@ from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 
 log = logging.getLogger(__name__)
 
-AGAIN = timedelta(seconds=15)  # a start or stop without effect is repeated
+AGAIN = timedelta(seconds=15)  # interval for repeating a start or stop that had no effect
 
 
 def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Start every pod whose row is starting; return a note per failure."""
     outside_transactions()
-    waiting = [pod for pod in _starting() if _due(context.sent.started, pod.pk, now)]
+    waiting = [pod for pod in _starting_pods() if _is_due(context.sent.started, pod.pk, now)]
     if not waiting:
         return []
     notes: list[str] = []
@@ -37,7 +37,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
             return [*notes, "This scheduler lost the lead while it started pods."]
         failures[pod.pk] = ""
         try:
-            _start(pod, gangs[pod.workload_id], context)
+            _start_pod(pod, gangs[pod.workload_id], context)
         except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
@@ -52,7 +52,7 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store with each pod why it could not be started, for its page and for the end of its workload."""
+    """Store each pod's start failure, for the pod's page and the workload's final message."""
     if not pods:
         return
     with fenced(context.held):
@@ -72,7 +72,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     }
     notes: list[str] = []
     for pod in pods:
-        if not _due(context.sent.stopped, pod.pk, now):
+        if not _is_due(context.sent.stopped, pod.pk, now):
             continue
         if not context.leads():
             return [*notes, "This scheduler lost the lead while it stopped pods."]
@@ -89,7 +89,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     return notes
 
 
-def _starting() -> Iterable[Pod]:
+def _starting_pods() -> Iterable[Pod]:
     return (
         Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
         .select_related(
@@ -100,7 +100,7 @@ def _starting() -> Iterable[Pod]:
     )
 
 
-def _start(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
+def _start_pod(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
     spec = context.specs.of(pod.workload).spec
     if spec is None:
         raise ValueError("its stored document is no longer valid")
@@ -116,7 +116,7 @@ def _start(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
 
 
 def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
-    """Return the counting pods of each workload's current run."""
+    """Return the starting, running and succeeded pods in each workload's current run."""
     runs = {pod.workload_id: pod.run for pod in pods}
     gangs: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
     rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
@@ -126,5 +126,5 @@ def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
     return gangs
 
 
-def _due(sent: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:
+def _is_due(sent: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:
     return pk not in sent or now - sent[pk] >= AGAIN

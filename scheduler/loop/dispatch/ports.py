@@ -14,7 +14,7 @@ from scheduler.loop.dispatch.assign_once import assign_once
 log = logging.getLogger(__name__)
 
 
-MOST_TRIES = 20  # for a port that the same pod does not use yet
+MOST_TRIES = 20  # attempts to find a port that the same pod does not use yet
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
@@ -40,7 +40,7 @@ def port_env(pod: Pod) -> dict[str, str]:
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Return an address for each port; numbers named in the document are used as they are."""
+    """Return an address for each port. Port numbers in the document are used unchanged."""
     runtime = context.runtimes(pod.node.pool)
     try:
         specs = [PortSpec.model_validate(each) for each in pod.workload.spec["ports"]]

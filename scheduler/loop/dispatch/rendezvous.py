@@ -19,7 +19,7 @@ Rendezvous = dict[str, str | int]
 
 
 def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext) -> dict[str, Rendezvous]:
-    """Return a rendezvous address for each workload that the plan starts; it is stored with the start."""
+    """Return a rendezvous address for each workload that the plan starts, to be stored with the start."""
     outside_transactions()
     addresses: dict[str, Rendezvous] = {}
     for bundle in plan.bundles:

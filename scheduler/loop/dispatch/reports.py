@@ -48,10 +48,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Changes that the reports caused."""
+    """Summary of the changes that the reports caused."""
 
     changed: int = 0
-    ended: int = 0  # of these, pods that ended
+    ended: int = 0  # changed pods that have ended
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that no runtime knows
     notes: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     nodes = {row[0]: NodeAt._make(row) for row in on}
     pools = NodePool.objects.in_bulk({node.pool_id for node in nodes.values()})
     outside_transactions()
-    reports, notes = _look(pods, nodes, pools, context.runtimes)
+    reports, notes = _fetch_reports(pods, nodes, pools, context.runtimes)
     notes += _stop_pods_of_gone_nodes(pods, nodes, reports, pools, context)
     crash_point("reports.looked")
     changes = [
@@ -74,7 +74,7 @@ def record_reports(now: datetime, context: SchedulerContext) -> Intake:
     affected = {change.pod.workload_id for change in changes} | set(workloads_to_judge())
     if affected:
         with fenced(context.held):
-            _write(changes, now)
+            _write_changes(changes, now)
             crash_point("reports.written")
             notes += judge_gangs(affected, now, context.specs)
             crash_point("reports.before_end")
@@ -97,7 +97,7 @@ def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) 
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:
-        return _unknown(pod, now)
+        return _unknown_pod_change(pod, now)
     if report.state is Reported.RUNNING:
         started = {"started_at": report.started_at or now}
         if pod.state == PodState.STARTING:
@@ -106,8 +106,11 @@ def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) 
     return Change(pod, _end_state(pod, report), _end_columns(pod, report, now))
 
 
-def _unknown(pod: PodRow, now: datetime) -> Change | None:
-    """A starting pod was not ordered yet. A running pod that its runtime has forgotten is lost."""
+def _unknown_pod_change(pod: PodRow, now: datetime) -> Change | None:
+    """Return the change for a pod that its runtime does not know.
+
+    A running pod is lost. A starting pod was not ordered yet.
+    """
     if pod.state != PodState.RUNNING:
         return None
     return Change(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})
@@ -133,7 +136,7 @@ def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any
     }
 
 
-def _look(
+def _fetch_reports(
     pods: Collection[PodRow], nodes: Nodes, pools: Pools, runtimes: Runtimes
 ) -> tuple[dict[uuid.UUID, PodReport], list[str]]:
     by_pool: dict[int, list[PodRow]] = defaultdict(list)
@@ -147,8 +150,8 @@ def _look(
         try:
             answers = runtimes(pool).look(list(ids))
         except (RuntimeFailure, LookupError, OSError) as error:
-            log.warning("the runtime of pool %s does not answer: %s", pool.name, error)
-            notes.append(f"The runtime of pool {pool.name} does not answer: {error}")
+            log.warning("the runtime of pool %s is not responding: %s", pool.name, error)
+            notes.append(f"The runtime of pool {pool.name} is not responding: {error}")
             continue
         reports.update({ids[pod_id]: report for pod_id, report in answers.items()})
     return reports, notes
@@ -161,7 +164,7 @@ def _stop_pods_of_gone_nodes(
     pools: Pools,
     context: SchedulerContext,
 ) -> Iterable[str]:
-    """Stop pods that still run for a node that is gone, before its devices are allocated again."""
+    """Stop pods that still run on gone nodes, before the nodes' devices are allocated again."""
     for pod in pods:
         report, node = reports.get(pod.pk), nodes[pod.node_id]
         if node.state not in GONE_NODES or report is None or report.state not in ALIVE:
@@ -171,11 +174,11 @@ def _stop_pods_of_gone_nodes(
         try:
             context.runtimes(pools[node.pool_id]).stop(str(pod.pk), 0)
         except (RuntimeFailure, LookupError, OSError) as error:
-            log.warning("pod %s of a node that is gone could not be stopped: %s", pod.pk, error)
-            yield f"Pod {pod.pk} of node {node.name}, which is gone, could not be stopped: {error}"
+            log.warning("pod %s on a gone node could not be stopped: %s", pod.pk, error)
+            yield f"Pod {pod.pk} on the gone node {node.name} could not be stopped: {error}"
 
 
-def _write(changes: Iterable[Change], now: datetime) -> None:
+def _write_changes(changes: Iterable[Change], now: datetime) -> None:
     ended = []
     for change in changes:
         written = Pod.objects.filter(pk=change.pod.pk, state=change.pod.state).update(

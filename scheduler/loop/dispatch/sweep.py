@@ -1,7 +1,7 @@
 """Stop pods that no live row accounts for.
 
-A pod is stopped if it has no row, or if its row has ended. Of an ended pod only the log remains, for as long
-as its row.
+A pod is stopped if it has no row, or if its row has ended. The log of an ended pod is kept for
+as long as the row.
 """
 
 import logging
@@ -20,11 +20,11 @@ from scheduler.loop.context import SchedulerContext
 log = logging.getLogger(__name__)
 
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-SETTLED = timedelta(seconds=60)  # a pod's row may be newer than the runtime's answer
+SETTLED = timedelta(seconds=60)  # minimum age of an ended row, which may be newer than the runtime's report
 
 
 def sweep(now: datetime, context: SchedulerContext) -> list[str]:
-    """Sweep every runtime once; return a note per stopped pod."""
+    """Sweep every runtime once; return a note for each stopped pod."""
     outside_transactions()
     notes: list[str] = []
     done: set[int] = set()
@@ -34,13 +34,13 @@ def sweep(now: datetime, context: SchedulerContext) -> list[str]:
             continue
         done.add(id(runtime))
         try:
-            notes += _sweep(runtime, now, context)
+            notes += _sweep_runtime(runtime, now, context)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("the runtime of pool %s cannot be swept: %s", pool.name, error)
     return notes
 
 
-def _sweep(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterable[str]:
+def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterable[str]:
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     rows = {
         str(pk): (state, ended)

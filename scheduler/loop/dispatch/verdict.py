@@ -1,4 +1,4 @@
-"""Decide the next state of a gang from the states of its pods; pure.
+"""Decide the next state of a gang from the states of its pods, without side effects.
 
 A gang runs once enough of its replicas run, completes when all of them succeeded, and fails when one replica
 fails. The loss of a machine is not a failure of its replicas. Idle roles run no command of their own: they
@@ -12,7 +12,8 @@ from berth.core.spec import RestartPolicy
 from scheduler.engine.model import Group, Role
 
 LIVE = frozenset({"starting", "running", "stopping"})
-COUNTS = frozenset({"starting", "running", "succeeded"})  # towards the gang's minimum
+# Pods in these states count towards the gang's minimum.
+COUNTS = frozenset({"starting", "running", "succeeded"})
 RUNS = frozenset({"running", "succeeded"})
 
 
@@ -44,7 +45,7 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The next transition. If `to` is empty, only `stale` changes. `next_phase` follows stopping."""
+    """The next transition. If `to` is empty, only `stale` changes. `next_phase` comes after stopping."""
 
     to: str
     reason: str = ""
@@ -60,7 +61,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
     states = [pod.state for pod in gang.pods]
     live = any(state in LIVE for state in states)
     if gang.phase == "stopping":
-        return None if live else _arrival(gang, _states_of_work(gang))
+        return None if live else _stopped_verdict(gang, _command_pod_states(gang))
     if gang.phase not in ("starting", "running"):
         return None
     failed = [pod for pod in gang.pods if pod.state == "failed"]
@@ -73,7 +74,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
         return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
     if not live:
         return _end(gang) if "succeeded" in states else _loss(None)
-    return _end_of_idling(gang) or _staleness(gang)
+    return _idle_verdict(gang) or _staleness(gang)
 
 
 def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
@@ -82,8 +83,8 @@ def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[s
     return sum(is_whole(child, pods, states) for child in node.children) >= node.need
 
 
-def _arrival(gang: GangFacts, states: Sequence[str]) -> Verdict:
-    """All pods have ended. A gang that succeeded before it could be stopped has completed."""
+def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
+    """Return the verdict after all pods have ended. A gang whose pods all succeeded has completed."""
     if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
         return Verdict(
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
@@ -111,9 +112,9 @@ def _end(gang: GangFacts) -> Verdict:
     return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
 
 
-def _end_of_idling(gang: GangFacts) -> Verdict | None:
-    """Stop idle replicas once nothing else runs and the other replicas have succeeded."""
-    states = _states_of_work(gang)
+def _idle_verdict(gang: GangFacts) -> Verdict | None:
+    """Stop idle replicas once all other replicas have succeeded and none is live."""
+    states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE for state in states):
         return None
     if not is_whole(gang.tree, gang.pods, COUNTS):
@@ -125,7 +126,7 @@ def _end_of_idling(gang: GangFacts) -> Verdict | None:
     return replace(end, to="stopping", next_phase=end.to, message=message)
 
 
-def _states_of_work(gang: GangFacts) -> list[str]:
+def _command_pod_states(gang: GangFacts) -> list[str]:
     return [pod.state for pod in gang.pods if pod.role not in gang.idle_roles]
 
 
@@ -151,7 +152,7 @@ def _staleness(gang: GangFacts) -> Verdict | None:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """True if the node or one of its groups is alive below its minimum."""
+    """Return True if the node or one of its groups is alive but below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not is_whole(node, pods, COUNTS):

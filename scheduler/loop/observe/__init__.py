@@ -1,1 +1,1 @@
-"""Read rows into the frozen view that a decision starts from."""
+"""Read rows into the frozen view on which a decision is based."""

@@ -15,11 +15,11 @@ from scheduler.loop.observe.workloads import WorkloadRow
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload id, and stand-ins for those that the snapshot does not show.
+    """Unmet dependencies by workload id, and stand-ins for dependencies that the snapshot lacks.
 
-    `unsubmitted` are the unmet ones that were never submitted, such as a mistyped name. A dependency that
-    failed, was cancelled, is suspended or unsubmitted cannot complete by itself: a suspended stand-in
-    represents it.
+    `unsubmitted` lists the dependencies that were never submitted, such as a mistyped name. A dependency that
+    failed, was cancelled, is suspended or was never submitted cannot complete by itself, so a suspended
+    stand-in represents it.
     """
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]
@@ -38,7 +38,7 @@ def find_dependencies(
     ]
     if not dependents:
         return Dependencies({}, {}, ())
-    newest = _newest(dependents)
+    newest = _newest_phases(dependents)
     unmet: dict[uuid.UUID, tuple[str, ...]] = {}
     unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}
     stand_ins: dict[str, model.Workload] = {}
@@ -55,7 +55,7 @@ def find_dependencies(
     return Dependencies(unmet, unsubmitted, tuple(stand_ins[handle] for handle in sorted(stand_ins)))
 
 
-def _newest(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
+def _newest_phases(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
     """Return the phase of the newest workload with each name."""
     filters = Q()
     for row, names in dependents:

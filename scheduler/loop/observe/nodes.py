@@ -39,7 +39,7 @@ class NodeRow(NamedTuple):
 
 
 def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
-    """Return usable and booting nodes by name, of one pool or of all."""
+    """Return usable and booting nodes ordered by name, from one pool or from all pools."""
     rows = Node.objects.filter(state__in=NODE_STATES)
     if pool is not None:
         rows = rows.filter(pool=pool)
@@ -48,14 +48,14 @@ def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
 
 @dataclass(slots=True)
 class NodeCache:
-    """The engine value of each node; it stays the very same object while its row is unchanged."""
+    """The engine value of each node, reused as the same object while the node's row is unchanged."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 
     def describe(
         self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str]
     ) -> tuple[model.Node, ...]:
-        """Return the nodes. `pools` gives names by id; `closed` pools are below their ready threshold."""
+        """Return the nodes. `pools` maps ids to names; `closed` lists pools below their ready threshold."""
         before, self._nodes = self._nodes, {}
         for row in rows:
             pool = pools[row.pool_id]
@@ -83,7 +83,7 @@ def pool_of(row: NodePool, now: datetime) -> model.Pool:
         ),
         fair_share=model.FairShareMode(
             time_based=row.fairshare_mode == "time_based",
-            half_life=row.half_life or (None if row.window else HALF_LIFE),  # as the ledger does
+            half_life=row.half_life or (None if row.window else HALF_LIFE),  # as in the usage ledger
             window=row.window,
             tumbling=row.tumbling_window,
             k=row.k,
@@ -109,7 +109,7 @@ def pool_of(row: NodePool, now: datetime) -> model.Pool:
 
 
 def _node(row: NodeRow, pool: str, *, is_open: bool) -> model.Node:
-    """In a pool below its ready threshold, ready nodes count as booting."""
+    """Convert one node. In a pool below its ready threshold, a ready node counts as booting."""
     state = NODE_STATES[row.state]
     if state is model.NodeState.READY and not is_open:
         state = model.NodeState.BOOTING

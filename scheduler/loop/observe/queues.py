@@ -34,11 +34,11 @@ class Owner:
 @dataclass(frozen=True, slots=True)
 class Queues:
     queues: tuple[Queue, ...]
-    owners: Mapping[str, Owner]  # by the queue's name
-    projects: Mapping[int, str]  # the queue's name by the project's id
-    departments: Mapping[int, str]
+    owners: Mapping[str, Owner]  # owner by queue name
+    projects: Mapping[int, str]  # queue name by project id
+    departments: Mapping[int, str]  # queue name by department id
     project_names: Mapping[int, str]
-    versions: Mapping[int, int] = field(default_factory=dict)  # of quota rows, by id
+    versions: Mapping[int, int] = field(default_factory=dict)  # quota row version by id
 
     def path(self, queue: str) -> tuple[str, ...]:
         """Return the queue and, for a project, its department's queue."""
@@ -101,7 +101,7 @@ def _entitlements(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> Mapping[Key, Mapping[str, Entitlement]]:
-    """Return entitlements by owner and pool. Without a quota, rank and usage still count."""
+    """Return entitlements by owner and pool. Rank and usage count even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()
@@ -122,7 +122,7 @@ def _entitlements(
 
 
 def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
-    """Return the entitlement; `rank` is the owner's, for quotas without a rank of their own."""
+    """Return the entitlement. `rank` is the owner's rank, for a quota without its own."""
     if row is None:
         return Entitlement(rank=rank, usage=usage)
     return Entitlement(
@@ -148,5 +148,5 @@ def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, 
 def _key(department_id: int | None, project_id: int | None) -> Key:
     if project_id is not None:
         return "project", project_id
-    assert department_id is not None, "the database holds that a quota has one owner"
+    assert department_id is not None, "the database guarantees that a quota has one owner"
     return "department", department_id

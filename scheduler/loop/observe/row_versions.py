@@ -1,7 +1,7 @@
 """Read only the rows that changed since the last read.
 
 PostgreSQL never changes a row in place: each write creates a new version, by a later transaction or at
-another place. So the row's id, the writing transaction (`xmin`) and the place (`ctid`) identify its content.
+another location. The row's id, writing transaction (`xmin`) and location (`ctid`) thus identify its content.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 from django.db import connection
 
 Row = TypeVar("Row")
-ID = 36  # characters of an id, with which a mark begins
+ID = 36  # length of the id at the start of each mark
 
 
 @dataclass(frozen=True, slots=True)
 class RowQuery(Generic[Row]):
-    """A query. Its mark begins with the row's id and identifies the version of all that is read for it."""
+    """A query whose mark starts with the row's id and identifies the version of everything that is read."""
 
     mark: str
     columns: str
@@ -28,7 +28,7 @@ class RowQuery(Generic[Row]):
 
 @dataclass(slots=True)
 class VersionedRows(Generic[Row]):
-    """The rows of the last read, by mark. An unchanged row stays the very same object."""
+    """The rows of the last read, by mark. An unchanged row keeps the same object."""
 
     query: RowQuery[Row]
     _rows: dict[str, Row] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class VersionedRows(Generic[Row]):
         for mark in marks:
             if mark in cached:
                 rows[mark] = cached[mark]
-            elif mark[:ID] in fresh:  # else the row was deleted since; it may also have a newer version
+            elif mark[:ID] in fresh:  # a missing row was deleted meanwhile; a fresh one may have a newer mark
                 newer, row = fresh[mark[:ID]]
                 rows[newer] = row
         self._rows = rows

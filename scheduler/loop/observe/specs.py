@@ -17,7 +17,7 @@ NOTHING_TO_RUN = Group("all", (), 0)
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """The validated document and the engine's tree of it, or why it can no longer be read."""
+    """A validated document with its engine tree, or the reason the document can no longer be read."""
 
     spec: WorkloadSpec | None
     tree: Group
@@ -56,14 +56,14 @@ class SpecCache:
         return spec
 
     def of_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by id; only those that are not cached are read."""
+        """Return the parsed documents by id, reading only documents that are not cached."""
         missing = [pk for pk in ids if pk not in self._specs]
         for pk, document in _documents(missing):
             self._specs[pk] = parse_spec(document)
         return self._specs
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
-        """Forget workloads that ended."""
+        """Forget workloads that have ended."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 

@@ -19,7 +19,7 @@ from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_b
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One reading of the rows: the snapshot, and which row each of the engine's names stands for."""
+    """The snapshot built from the rows, and the row behind each name that the engine uses."""
 
     at: datetime
     snapshot: model.Snapshot
@@ -42,7 +42,7 @@ class ObservationCache:
 
 
 def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
-    """Return the current view. The cache saves work and changes nothing."""
+    """Return the current view. The cache saves work without affecting the result."""
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
     pool_names = {pool.pk: pool.name for pool in pools.values()}
@@ -58,14 +58,14 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     pods = by_workload(rows, cache.workloads.pods.read(), node_names)
     work = []
     for row in rows:
-        described = WorkloadNames(
+        workload_names = WorkloadNames(
             names[row.pk],
             queues.projects[row.project_id],
             dependencies.unmet.get(row.pk, ()),
             dependencies.unsubmitted.get(row.pk, ()),
             parsed[row.pk],
         )
-        work.append(cache.workloads.describe(row, pods.get(row.pk, ()), described, node_names, now))
+        work.append(cache.workloads.describe(row, pods.get(row.pk, ()), workload_names, node_names, now))
     cache.workloads.keep_only(rows)
     return ClusterView(
         at=now,

@@ -1,7 +1,7 @@
 """Convert live workloads and pods into engine values.
 
-Only the columns that a decision needs are read. A workload whose rows did not change keeps the very same
-engine value, so that the engine sees at a glance that nothing changed.
+Only the columns that a decision needs are read. A workload whose rows did not change keeps the same
+engine value, so that the engine can tell at once that nothing changed.
 """
 
 import uuid
@@ -16,7 +16,7 @@ from scheduler.engine.from_spec import growth_orders_nodes, seconds_of
 from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
 from scheduler.loop.observe.specs import ParsedSpec
 
-STUCK_AFTER = timedelta(seconds=60)  # after the grace period; then a stopping pod counts as stuck
+STUCK_AFTER = timedelta(seconds=60)  # time after the grace period at which a stopping pod counts as stuck
 
 
 class WorkloadRow(NamedTuple):
@@ -83,7 +83,7 @@ PodsOf = Mapping[uuid.UUID, Sequence[PodRow]]
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """The state that commit compares with the locked row."""
+    """The workload state that a commit compares with the locked row."""
 
     pk: uuid.UUID
     version: int
@@ -93,12 +93,12 @@ class ObservedWorkload:
 
 
 class WorkloadNames(NamedTuple):
-    """The engine's names for what one workload refers to, and its parsed document."""
+    """The engine names that a workload refers to, and the workload's parsed document."""
 
     name: str
     queue: str
-    depends_on: tuple[str, ...]  # not completed yet
-    unsubmitted: tuple[str, ...]  # of these, never submitted
+    depends_on: tuple[str, ...]  # dependencies that have not completed
+    unsubmitted: tuple[str, ...]  # dependencies that were never submitted
     spec: ParsedSpec
 
 
@@ -106,15 +106,15 @@ class WorkloadEntry(NamedTuple):
     row: WorkloadRow
     pods: Sequence[PodRow]
     names: WorkloadNames
-    nodes: Sequence[str]  # one per pod; empty for a node that is gone
+    nodes: Sequence[str]  # node name of each pod, empty if the node is gone
     workload: model.Workload
     observed: ObservedWorkload
-    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # by the engine's name of the pod
+    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # pairs of a pod's engine name and id
 
 
 @dataclass(slots=True)
 class WorkloadCache:
-    """The entry of each workload from the last observation."""
+    """Workload entries from the last observation."""
 
     rows: VersionedRows[WorkloadRow] = field(default_factory=lambda: VersionedRows(WORKLOADS))
     pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
@@ -128,12 +128,12 @@ class WorkloadCache:
         nodes: Mapping[int, str],
         now: datetime,
     ) -> WorkloadEntry:
-        """Return the cached entry if nothing changed, else a new one."""
+        """Return the cached entry if nothing changed, or a new entry."""
         before = self._entries.get(row.pk)
         node_names = [nodes.get(pod.node_id, "") for pod in pods]
         if (
             before is not None
-            and not _depends_on_the_time(row, pods)
+            and not _depends_on_time(row, pods)
             and before[:4] == (row, pods, names, node_names)
         ):
             return before
@@ -144,26 +144,26 @@ class WorkloadCache:
         return entry
 
     def keep_only(self, rows: Sequence[WorkloadRow]) -> None:
-        """Forget workloads that ended."""
+        """Forget workloads that have ended."""
         if len(self._entries) > len(rows):
             self._entries = {row.pk: self._entries[row.pk] for row in rows}
 
 
 def by_workload(rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]) -> PodsOf:
-    """Return the pods that count for each workload. Pods of lost nodes do not count."""
+    """Return the pods that count for each workload. Pods on lost nodes do not count."""
     runs = {row.pk: row.run for row in rows}
-    pods_of: dict[uuid.UUID, list[PodRow]] = {}
+    pods_by_workload: dict[uuid.UUID, list[PodRow]] = {}
     for pod in pods:
         run = runs.get(pod.workload_id)
         if run is None:
             continue
         if pod.run == run if pod.state == PodState.SUCCEEDED else pod.node_id in nodes:
-            pods_of.setdefault(pod.workload_id, []).append(pod)
-    return pods_of
+            pods_by_workload.setdefault(pod.workload_id, []).append(pod)
+    return pods_by_workload
 
 
-def _depends_on_the_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
-    """A stopping pod counts as stuck after a while."""
+def _depends_on_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
+    """Return True if time alone can change the entry: a stopping pod counts as stuck after a while."""
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 

@@ -1,4 +1,4 @@
-"""Report to each pool the load on it, and which of its draining nodes are empty."""
+"""Report each pool's load and its empty draining nodes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,20 +26,20 @@ ALLOCATED = """
 
 
 def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
-    """Report to each pool what its nodes hold and what waits for more; return how many now resize."""
+    """Report the allocated and queued load of each pool; return the number of pools that now resize."""
     by_name = {demand.pool: demand for demand in demands}
     allocated = _allocated()
     capacity, promised = _capacity(), _reserved()
     changed = 0
     for name, pool in sorted(view.pools.items()):
         demand = by_name.get(name)
-        if demand is None:  # nothing was decided there in this cycle: the last report still holds
+        if demand is None:  # this cycle decided nothing in the pool, so its last report is still valid
             continue
         coming = promised.get(pool.pk, Coming())
         queued, binding = in_slots(demand.queued.plus(coming.load), pool)
-        if coming.waits and name in view.below_threshold:  # the current nodes do not fit: keep the threshold
+        if coming.waits and name in view.below_threshold:  # current nodes do not fit: keep the threshold
             queued = max(queued, 1)
-        # Rows know the pods that are stopping; the plan knows the limits by which room is counted.
+        # Rows include stopping pods, and the plan applies the limits by which room is counted.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.standing))
         changed += report_pressure(
             pool.pk,
@@ -54,10 +54,10 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
 
 
 def in_slots(load: Load, pool: NodePool) -> tuple[int, str]:
-    """Return the slots that a load fills, in thousandths, by the resource that binds, and its name.
+    """Return the slots that a load fills, in thousandths, and the name of the binding resource.
 
-    A node has one slot per GPU, one if it has no GPU. A load that takes half of a node's memory, and less
-    than half of everything else, fills half of its slots.
+    A node has one slot per GPU, or one slot if it has no GPUs. A load that takes half of a node's memory, and
+    less than half of everything else, fills half of the node's slots.
     """
     cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
     node = Load(pool.gpus_per_node * MILLI, cpu, pool.memory_mib, pool.max_pods)
@@ -72,21 +72,21 @@ def in_slots(load: Load, pool: NodePool) -> tuple[int, str]:
 
 
 def _allocated() -> dict[int, Load]:
-    """By pool, the requests of all pods that have not ended."""
+    """Return the load of all unreleased allocations by pool."""
     with connection.cursor() as cursor:
         cursor.execute(ALLOCATED)
         return {pool: Load(*map(int, amounts)) for pool, *amounts in cursor.fetchall()}
 
 
 def report_empty_drains(now: datetime) -> int:
-    """A draining node without pods may be ended."""
+    """Report nodes without live pods, so that draining ones can be ended."""
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)
 
 
 @dataclass(slots=True)
 class Coming:
-    """Reservations of one pool: the load reserved on pending nodes, and whether there is any at all."""
+    """A pool's reservations: the load and nodes that are pending, and whether there is any reservation."""
 
     load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)
@@ -105,7 +105,7 @@ def _reserved() -> dict[int, Coming]:
 
 
 def _capacity() -> dict[int, int]:
-    """Milli-GPU of the usable nodes; of nodes without GPUs, a thousand each."""
+    """Return the usable nodes' capacity by pool, in milli-GPU. A node without GPUs counts as one GPU."""
     sums: dict[int, int] = {}
     for pool_id, gpus in Node.objects.filter(state__in=USABLE).values_list("pool_id", "gpus").order_by("pk"):
         sums[pool_id] = sums.get(pool_id, 0) + (gpus or 1) * MILLI

@@ -1,7 +1,7 @@
 """Release nodes that a pool does not need.
 
-Nodes on which nothing runs go first, all at once as far as budgets allow. A node with work goes alone: the
-moves that empty it and its drain are one transaction, so that neither is done without the other.
+Empty nodes are released first, as many at once as budgets allow. A node with work is released alone: its
+drain and the moves that empty it share one transaction, so that neither happens without the other.
 """
 
 import logging
@@ -24,23 +24,23 @@ from scheduler.models import Cycle
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(seconds=30)  # per pool: one search costs as much as several decisions
-PART = 20  # or this multiple of the search time, if that is longer
+EVERY = timedelta(seconds=30)  # per pool, because one search costs as much as several decisions
+PART = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
 
 class _Outdated(Exception):
-    """The pool or the rows changed since; nothing was written."""
+    """The pool or the rows have changed, and nothing was written."""
 
 
 @dataclass(slots=True)
 class Releases:
-    """When each pool was last searched for nodes to release."""
+    """Time of each pool's last search for nodes to release."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
     def give_back(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        """Release empty and underutilized nodes after the newest cycle; return how many."""
+        """Release empty and underutilized nodes after the newest cycle; return their number."""
         return sum(
             self._release_from(pool, run, now, context)
             for _, pool in sorted(run.view.pools.items())
@@ -88,26 +88,26 @@ def _release_underutilized(pool: NodePool, offered: Offer, run: CycleRun, contex
     if release is None:
         return 0
     try:
-        _carry_out(release, pool, run, context)
+        _commit_release(release, pool, run, context)
     except _Outdated as why:
         log.info("node %s is not released after all: %s", release.node, why)
         return 0
     return 1
 
 
-def _carry_out(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
-    """Lock the pool before the workloads, in the order in which a resize locks them."""
+def _commit_release(release: Release, pool: NodePool, run: CycleRun, context: SchedulerContext) -> None:
+    """Commit a release. The pool is locked before the workloads, in the same order as in a resize."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),
         workloads=len(run.view.snapshot.workloads), bundles=len(release.bundles), engine=run.record.engine,
     )  # fmt: skip
     with fenced(context.held):
-        because = f"its work fits on the other nodes: {_reason(release)}"
+        because = f"its work fits on the other nodes: {_move_summary(release)}"
         if not give_back(
             pool.pk, [release.node], DisruptionReason.UNDERUTILISED, because=because, at=run.view.at
         ):
-            raise _Outdated("the pool does not offer it any more")
+            raise _Outdated("the pool no longer offers the node")
         crash_point("release.drained")
         outcome = commit(run.view, moved, context.held, record)
         if outcome.stale:
@@ -116,6 +116,6 @@ def _carry_out(release: Release, pool: NodePool, run: CycleRun, context: Schedul
         crash_point("release.before_end")
 
 
-def _reason(release: Release) -> str:
+def _move_summary(release: Release) -> str:
     pods = sum(len(eviction.pods) for bundle in release.bundles for eviction in bundle.evictions)
     return f"{counted(pods, 'pod')} of {counted(len(release.bundles), 'workload')} moved off {release.node}"
