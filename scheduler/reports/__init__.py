@@ -1,1 +1,1 @@
-"""Read side of the scheduler: what it decided, and what that means for users."""
+"""Read side of the scheduler: its decisions and what they mean for users."""

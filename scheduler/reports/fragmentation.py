@@ -1,4 +1,4 @@
-"""Fragmentation of a pool, and the gangs that would fit."""
+"""Fragmentation of a pool, and the replicas that would fit."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ EVERY_LEVEL_UP_TO = 16
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """`nodes` nodes have exactly `gpus` GPUs free; `replicas` replicas of that size would fit together."""
+    """Nodes with exactly `gpus` free GPUs, and the `replicas` of that size that would fit in the pool."""
 
     gpus: int
     nodes: int
@@ -23,7 +23,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """Free devices of ready nodes: `whole` ones, and the milli-GPU of partly free ones in `parts`."""
+    """Free devices on ready nodes: `whole` devices, and `parts` in milli-GPU of partly free devices."""
 
     levels: tuple[Level, ...]
     nodes: int
@@ -53,7 +53,7 @@ def fragmentation_of(pool: NodePool) -> Fragmentation:
 
 
 def fragmentation(free: Sequence[int], most: int, parts: int = 0) -> Fragmentation:
-    """Return the fragmentation for the number of free devices of each node; the largest node has `most`."""
+    """Return the fragmentation for each node's free devices. The largest node has `most` devices."""
     levels = [
         Level(gpus, sum(has == gpus for has in free), sum(has // gpus for has in free) if gpus else 0)
         for gpus in _levels(free, most)
@@ -62,7 +62,7 @@ def fragmentation(free: Sequence[int], most: int, parts: int = 0) -> Fragmentati
 
 
 def _levels(free: Iterable[int], most: int) -> list[int]:
-    """Return all levels, or for large nodes those that occur and the powers of two."""
+    """Return all levels, or, for large nodes, only levels that occur and powers of two."""
     if most <= EVERY_LEVEL_UP_TO:
         return list(range(most + 1))
     powers = {1 << bit for bit in range(most.bit_length()) if 1 << bit <= most}

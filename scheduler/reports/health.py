@@ -10,7 +10,7 @@ from scheduler.reports.invariants import NAME, check
 
 
 def health(now: datetime) -> dict[str, Any]:
-    """Return the health document; `wake` has the seconds since the leader last renewed its lease."""
+    """Return the health document. `wake` contains the seconds since the leader last renewed its lease."""
     lease = Lease.objects.filter(name=NAME).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {

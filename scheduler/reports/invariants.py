@@ -60,7 +60,7 @@ HALF_STARTED = """
                       AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
      ORDER BY 1
 """
-# Allocations from before a limit was edited may exceed it; only later ones count.
+# Allocations older than a limit's last edit may exceed the limit. Only later ones count.
 BEYOND_LIMITS = """
     SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
            sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
@@ -117,7 +117,9 @@ CHECKS = (
     ),
     _Check("allocations_match_live_pods", UNMATCHED, lambda r: f"pod {r[0]} is {r[1]}"),
     _Check(
-        "claims_match_allocations", UNCLAIMED, lambda r: f"pod {r[0]} holds {r[1]} devices, claims {r[2]}"
+        "claims_match_allocations",
+        UNCLAIMED,
+        lambda r: f"pod {r[0]} has {r[1]} devices allocated, but {r[2]} claims",
     ),
     _Check(
         "live_pods_have_placed_workloads",
@@ -137,7 +139,7 @@ CHECKS = (
 
 
 def check(now: datetime) -> list[Invariant]:
-    results = [_leader(now)]
+    results = [_check_leader(now)]
     with connection.cursor() as cursor:
         for each in CHECKS:
             cursor.execute(each.query, {"half_started": now - HALF_STARTED_FOR})
@@ -146,7 +148,7 @@ def check(now: datetime) -> list[Invariant]:
     return results
 
 
-def _leader(now: datetime) -> Invariant:
+def _check_leader(now: datetime) -> Invariant:
     """Check that there is a leader. There cannot be two, because the lease is one row."""
     lease = Lease.objects.filter(name=NAME).first()
     if lease is None or not lease.holder:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pools.runtimes.base import LogChunk
 
 PIECE = 4 * 1024 * 1024
-SECONDS = 8.0  # per search; the client continues with the returned position
+SECONDS = 8.0  # time limit per search; the client continues at the returned place
 TEXT_MAX = 200
-LINE_MAX = 4096  # bytes shown of a line
+LINE_MAX = 4096  # bytes shown per line
 AROUND_MAX = 20
 NEAR = 64 * 1024  # bytes before and after a match that are searched for context lines
 Read = Callable[[int, int], LogChunk]
@@ -18,7 +18,7 @@ Read = Callable[[int, int], LogChunk]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start of a line: its byte, and its number among the stored lines, from 1."""
+    """Start of a line: its byte offset, and its number among the stored lines, from 1."""
 
     offset: int
     line: int
@@ -37,9 +37,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LogMatches:
-    """Result of a search: `matches` counts all matching lines up to `searched_bytes`, `lines` has the first.
+    """Result of a search.
 
-    `following` is where to continue: after the last of `lines` if there are more, else where time ran out.
+    `matches` counts all matching lines up to `searched_bytes`; `lines` holds the first of them. `following`
+    is the place to continue: after the last of `lines` if there are more, else where time ran out.
     """
 
     matches: int
@@ -50,7 +51,7 @@ class LogMatches:
 
     @property
     def whole(self) -> bool:
-        """Whether the search reached the end of the log."""
+        """True if the search reached the end of the log."""
         return self.searched_bytes >= self.size
 
 
@@ -60,9 +61,9 @@ class _Search:
     def __init__(self, wanted: bytes, ignore_case: bool, start: Place, most: int) -> None:
         self._wanted, self._fold = wanted.lower() if ignore_case else wanted, ignore_case
         self._most = most
-        self._line = start  # the line that is being read
-        self._hit = False  # whether it has matched already
-        self._rest = b""  # its last bytes, in which a match may begin
+        self._line = start  # current line
+        self._hit = False  # True if the current line has matched
+        self._rest = b""  # last bytes of the current line, in which a match may begin
         self._next = start.offset
         self.matches = 0
         self.places: list[Place] = []
@@ -70,14 +71,14 @@ class _Search:
 
     @property
     def reached(self) -> Place:
-        """The start of the line that was not read to its end."""
+        """Start of the current line, which may be incomplete."""
         return self._line
 
     def take(self, chunk: LogChunk) -> None:
         if chunk.offset != self._next:  # the bytes in between were deleted: a line ends there
             self._line, self._hit, self._rest = Place(chunk.offset, self._line.line + 1), False, b""
         self._next = chunk.next_offset
-        begin = chunk.offset - len(self._rest)  # of `data` in the log
+        begin = chunk.offset - len(self._rest)  # offset of `data` in the log
         data = self._rest + chunk.data
         looked = data.lower() if self._fold else data
         position = 0
@@ -134,14 +135,14 @@ def search(
     else:
         offset = max(offset, size)
     whole = offset >= size
-    lines = tuple(_shown(read, place, around) for place in searching.places)
+    lines = tuple(_line_with_context(read, place, around) for place in searching.places)
     return LogMatches(
         searching.matches, lines, size, offset,
         searching.beyond or (None if whole else searching.reached),
     )  # fmt: skip
 
 
-def _shown(read: Read, place: Place, around: int) -> Line:
+def _line_with_context(read: Read, place: Place, around: int) -> Line:
     begin = max(0, place.offset - (NEAR if around else 0))
     before: deque[bytes] = deque(maxlen=around)
     if around and place.offset:

@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Result of a replay. `differences` has at most MOST_DIFFERENCES sentences; `differing` counts all."""
+    """Result of a replay. `differences` lists at most MOST_DIFFERENCES; `differing` counts them all."""
 
     cycle: int
     identical: bool
@@ -41,7 +41,7 @@ class Replayed:
 
 
 def replay(cycle: Cycle) -> Replayed:
-    """Decide on the stored snapshot of a cycle again. Raises Conflict if it is not stored or unreadable."""
+    """Decide again from a cycle's snapshot. Raises Conflict if the snapshot is missing or unreadable."""
     try:
         stored = load_snapshot(cycle)
     except Unreadable as error:
@@ -63,32 +63,32 @@ def replay(cycle: Cycle) -> Replayed:
 
 
 def _differences(then: Document, now: Document) -> Iterator[str]:
-    yield from _bundles(then["bundles"], now["bundles"])
+    yield from _bundle_differences(then["bundles"], now["bundles"])
     for name in sorted(then["waits"].keys() | now["waits"].keys()):
         was, is_now = then["waits"].get(name), now["waits"].get(name)
         if was != is_now:
-            yield f"{name}: then {_waits(was)}; now {_waits(is_now)}"
+            yield f"{name}: then {_describe_entry(was)}; now {_describe_entry(is_now)}"
     for queue in sorted(then["shares"].keys() | now["shares"].keys()):
         was, is_now = then["shares"].get(queue), now["shares"].get(queue)
         if was != is_now:
             yield f"fair share of {queue}: then {was}; now {is_now}"
 
 
-def _bundles(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Yield differing bundles, wherever they are in the plan; the order matters only if all are equal."""
+def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
+    """Yield differing bundles at any position. The order matters only if both plans have the same bundles."""
     left = list(now)
     for bundle in then:
         if bundle in left:
             left.remove(bundle)
         else:
-            yield f"then only: {_bundle(bundle)}"
+            yield f"then only: {_describe_bundle(bundle)}"
     for bundle in left:
-        yield f"now only: {_bundle(bundle)}"
+        yield f"now only: {_describe_bundle(bundle)}"
     if then != now and sorted(map(str, then)) == sorted(map(str, now)):
         yield "the same bundles in a different order"
 
 
-def _bundle(bundle: Document) -> str:
+def _describe_bundle(bundle: Document) -> str:
     places = ", ".join(f"{what} {who} {role}-{index} on {node}" for what, who, role, index, node, *_ in
                        bundle["steps"][:6])  # fmt: skip
     more = len(bundle["steps"]) - 6
@@ -96,7 +96,7 @@ def _bundle(bundle: Document) -> str:
     return f"{bundle['kind']} for {bundle['workload']} on {bundle['pool']}: {places}{tail}"
 
 
-def _waits(entry: list[Any] | None) -> str:
+def _describe_entry(entry: list[Any] | None) -> str:
     if entry is None:
         return "is not pending"
     position, *reasons = entry

@@ -1,4 +1,4 @@
-"""Queries of scheduler decisions, restricted to what a person may see."""
+"""Queries of scheduler decisions, restricted to what a user may see."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from scheduler.models import Cycle, Eviction, QueueStanding
 
 
 def evictions(acting: Acting) -> QuerySet[Eviction]:
-    """Return evictions whose victim or preemptor is in a project that the person may see."""
+    """Return evictions whose victim or preemptor is in a project that the user may see."""
     rows = Eviction.objects.order_by("-id")
     if is_platform_admin(acting):
         return rows
@@ -19,13 +19,15 @@ def evictions(acting: Acting) -> QuerySet[Eviction]:
 
 
 def of_workload(acting: Acting, text: str) -> Q:
-    """Filter by the victim's id or name, if the person may see its project."""
-    return _seen(acting, "project_id", _named(text, "workload_id", "workload_name"))
+    """Filter by the victim's id or name, if the user may see the victim's project."""
+    return _if_visible(acting, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
 
 
 def for_workload(acting: Acting, text: str) -> Q:
-    """Filter by the preemptor's id or name, or by the name of its project, which both sides may see."""
-    visible = _seen(acting, "preemptor_project_id", _named(text, "preemptor_id", "preemptor_name"))
+    """Filter by the preemptor's id, name or project name. Both sides may see the project name."""
+    visible = _if_visible(
+        acting, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
+    )
     return visible | Q(preemptor_project_name=text)
 
 
@@ -41,14 +43,14 @@ def standings(acting: Acting) -> QuerySet[QueueStanding]:
     return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
 
 
-def _named(text: str, of_id: str, name: str) -> Q:
+def _by_id_or_name(text: str, of_id: str, name: str) -> Q:
     try:
         return Q(**{of_id: UUID(text)})
     except ValueError:
         return Q(**{name: text})
 
 
-def _seen(acting: Acting, column: str, condition: Q) -> Q:
+def _if_visible(acting: Acting, column: str, condition: Q) -> Q:
     if is_platform_admin(acting):
         return condition
     return condition & Q(**{f"{column}__in": visible_projects(acting).values("pk")})

@@ -1,8 +1,8 @@
 """Redaction of other projects' workloads.
 
-A person who sees a project sees its workloads by name. Of the other party to an eviction both sides see the
-project, its size, and the numbers of the queues where the two paths diverge: enough to judge the decision,
-without names of other tenants' workloads or their internal structure.
+A user who sees a project sees its workloads by name. Each party to an eviction sees the other party's project
+and size, and the numbers of the queues where the two paths diverge. This is enough to judge the decision, but
+reveals neither names of other tenants' workloads nor their internal structure.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ANOTHERS = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The projects whose workloads a person may see, by id and name; None is all."""
+    """The projects whose workloads a user may see, by id and name. None means all projects."""
 
     projects: Mapping[int, str] | None
 
@@ -36,21 +36,21 @@ EVERYTHING = Reader(None)
 
 
 def reader(acting: Acting) -> Reader:
-    """Return the reader for a person, with a single query."""
+    """Return the reader for a user, with a single query."""
     if is_platform_admin(acting):
         return EVERYTHING
     return Reader(dict(visible_projects(acting).values_list("pk", "name")))
 
 
 def own_departments(acting: Acting) -> set[int] | None:
-    """Return the ids of departments whose own standing the person may see; None: all."""
+    """Return the ids of departments whose own standing the user may see, or None for all."""
     if is_platform_admin(acting):
         return None
     return set(whole_departments(acting).values_list("pk", flat=True))
 
 
 def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) -> str:
-    """Return such as "vision/train", or for other tenants "a 4-GPU workload of project vision"."""
+    """Return a name such as "vision/train", or, if hidden, "a 4-GPU workload of project vision"."""
     if seen:
         return f"{project}/{workload}"
     if not gpu_milli:
@@ -60,7 +60,7 @@ def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) ->
 
 
 def redacted(original: Blocker, handle: str) -> Blocker:
-    """Return a blocker as users of this workload's project may read it; handles are `project/name`."""
+    """Return the blocker as users of the workload's project may read it. Handles are `project/name`."""
     behind = original.numbers.get("behind")
     if behind is None or project_of(str(behind)) == project_of(handle):
         return original
@@ -72,7 +72,7 @@ def project_of(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return one side's queue at which the two paths diverge: the one that the other side may see."""
+    """Return one side's queue at which the two paths diverge, the only queue that the other side may see."""
     mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}
     own = [queue for queue in mine if queue.get("queue") not in shared]

@@ -12,9 +12,9 @@ MOST_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Evictions of workloads of project `victim` for workloads of project `preemptor`.
+    """Evictions in project `victim` for workloads in project `preemptor`.
 
-    `preemptor` is empty if there was none (a drain, a stale gang).
+    `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """
 
     victim: str
@@ -25,7 +25,7 @@ class Pair:
 
 
 def pairs(rows: QuerySet[Eviction]) -> list[Pair]:
-    """Return the pairs of projects, the most lost work first. Both sides see each other's project name."""
+    """Return project pairs by descending lost work. Both projects see each other's name."""
     sums = (
         rows.order_by()
         .values_list("project_name", "preemptor_project_name")
@@ -41,8 +41,8 @@ def pairs(rows: QuerySet[Eviction]) -> list[Pair]:
 class Grid:
     """Matrix of the projects with the most lost work.
 
-    Each row names a victim project and has one cell per preemptor project; None: no evictions. `omitted`
-    counts the pairs left out because other projects lost more.
+    Each row names a victim project and has one cell per preemptor project, None without evictions. `omitted`
+    counts the pairs left out because other projects lost more work.
     """
 
     victims: tuple[str, ...]
@@ -53,9 +53,9 @@ class Grid:
 
 def grid(all_pairs: Iterable[Pair]) -> Grid:
     by_key = {(pair.victim, pair.preemptor): pair for pair in all_pairs}
-    victims = sorted(_largest(by_key.values(), lambda pair: pair.victim))
+    victims = sorted(_top_by_lost_work(by_key.values(), lambda pair: pair.victim))
     preemptors = sorted(
-        _largest(by_key.values(), lambda pair: pair.preemptor), key=lambda name: (not name, name)
+        _top_by_lost_work(by_key.values(), lambda pair: pair.preemptor), key=lambda name: (not name, name)
     )
     rows = tuple(
         (victim, tuple(by_key.get((victim, preemptor)) for preemptor in preemptors)) for victim in victims
@@ -64,8 +64,8 @@ def grid(all_pairs: Iterable[Pair]) -> Grid:
     return Grid(tuple(victims), tuple(preemptors), rows, len(by_key) - shown)
 
 
-def _largest(all_pairs: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
-    """Return the names with the most lost work, at most as many as fit side by side."""
+def _top_by_lost_work(all_pairs: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
+    """Return the names with the most lost work, at most MOST_SHOWN."""
     lost_work: dict[str, int] = {}
     for pair in all_pairs:
         lost_work[name(pair)] = lost_work.get(name(pair), 0) + pair.lost_gpu_seconds

@@ -16,8 +16,8 @@ def numbers_of(decided: plan.Eviction, victim_milli: int, winner_milli: int | No
     """Return queues before and after an eviction, refused alternatives, and sizes in milli-GPU."""
     handle = decided.preemptor or decided.workload
     return {
-        "victim": [_numbers(standing) for standing in decided.victim],
-        "preemptor": [_numbers(standing) for standing in decided.winner],
+        "victim": [_standing_numbers(standing) for standing in decided.victim],
+        "preemptor": [_standing_numbers(standing) for standing in decided.winner],
         "refused": [redacted(blocker, handle).message for blocker in decided.refused],
         "sizes": {"victim": victim_milli, "preemptor": winner_milli},
         "units": UNITS,
@@ -29,17 +29,19 @@ def predicted_evictions(
 ) -> list[Eviction]:
     """Return unsaved rows in the plan's order. `candidates` are workloads that are not submitted yet."""
     by_name = {each.name: each for each in (*seen.snapshot.workloads, *candidates)}
-    return [_row(evicted, bundle, seen, by_name) for bundle in bundles for evicted in bundle.evictions]
+    return [
+        _unsaved_row(evicted, bundle, seen, by_name) for bundle in bundles for evicted in bundle.evictions
+    ]
 
 
 def least_gpus(tree: Group | Role) -> int:
-    """Return the milli-GPU of the smallest form in which the workload could run."""
+    """Return the milli-GPU of the smallest size at which the workload can run."""
     if isinstance(tree, Role):
         return tree.min * tree.request.amounts.gpu
     return sum(sorted(least_gpus(child) for child in tree.children)[: tree.need])
 
 
-def _row(
+def _unsaved_row(
     evicted: plan.Eviction, bundle: plan.Bundle, seen: ClusterView, by_name: dict[str, Workload]
 ) -> Eviction:
     victim = by_name[evicted.workload]
@@ -51,7 +53,7 @@ def _row(
         kind=str(evicted.kind),
         pool_id=pool.pk,
         pool_name=pool.name,
-        workload_id=_id_of(evicted.workload, seen),
+        workload_id=_workload_id(evicted.workload, seen),
         workload_name=_name(evicted.workload),
         project_id=owner.project_id,
         project_name=owner.name,
@@ -70,14 +72,14 @@ def _row(
     )
     if winner is not None:
         preemptor_owner = seen.queues.owners[winner.project]
-        row.preemptor_id = _id_of(winner.name, seen)
+        row.preemptor_id = _workload_id(winner.name, seen)
         row.preemptor_name = _name(winner.name)
         row.preemptor_project_id = preemptor_owner.project_id
         row.preemptor_project_name = preemptor_owner.name
     return row
 
 
-def _id_of(handle: str, seen: ClusterView) -> Any:
+def _workload_id(handle: str, seen: ClusterView) -> Any:
     workload = seen.workloads.get(handle)
     return None if workload is None else workload.pk
 
@@ -86,7 +88,7 @@ def _name(handle: str) -> str:
     return handle.partition("/")[2]
 
 
-def _numbers(standing: plan.Standing) -> dict[str, Any]:
+def _standing_numbers(standing: plan.Standing) -> dict[str, Any]:
     return {
         "queue": standing.queue,
         "quota": standing.quota._asdict(),

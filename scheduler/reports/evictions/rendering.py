@@ -23,20 +23,20 @@ DONE = {
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Victim or preemptor. `name` is empty and `id` None if the reader may not see its project."""
+    """Victim or preemptor. `name` is empty and `id` is None if the reader may not see the project."""
 
     called: str
     project: str
     name: str
     id: UUID | None
-    queues: list[dict[str, Any]]  # as stored, only those that this reader may see
+    queues: list[dict[str, Any]]  # stored queues that this reader may see
     seen: bool
-    there: bool  # still to be opened
+    there: bool  # True if the workload still exists
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedEviction:
-    """An eviction as far as one reader may see it; `explanation` has the sentences after the summary."""
+    """An eviction as one reader may see it. `explanation` holds the sentences after the summary."""
 
     row: Eviction
     victim: Party
@@ -49,8 +49,8 @@ class RenderedEviction:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Numbers of the audit that the reader may see."""
-        stored = _stored(self.row)
+        """Audit numbers that the reader may see."""
+        stored = _stored_numbers(self.row)
         if self.victim.seen and (self.preemptor is None or self.preemptor.seen):
             return stored
         shared: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
@@ -59,8 +59,8 @@ class RenderedEviction:
 
 
 def render(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ()) -> list[RenderedEviction]:
-    """Render evictions for one reader; `there` has the ids of workloads that can still be opened."""
-    return [_rendered(reader, row, there) for row in rows]
+    """Render evictions for one reader; `there` contains the ids of workloads that still exist."""
+    return [_render_row(reader, row, there) for row in rows]
 
 
 def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[RenderedEviction]:
@@ -72,16 +72,18 @@ def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[RenderedEviction]:
 
 
 def standing_line(queue: Mapping[str, Any], gpus_freed: bool) -> str:
-    """Return such as "research: 8 GPUs allocated before, 4 GPUs after, quota 4 GPUs, fair share 4 GPUs"."""
+    """Return a line such as "research: 8 GPUs allocated before, 4 GPUs after, quota 4 GPUs, ..."."""
     parts = [
-        _resource_line(queue, resource) for resource in RESOURCES if _mentions(queue, resource, gpus_freed)
+        _resource_line(queue, resource)
+        for resource in RESOURCES
+        if _is_mentioned(queue, resource, gpus_freed)
     ]
     usage = f"; decayed usage {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
     return f"{queue.get('queue', '')}: {'; '.join(parts)}{usage}"
 
 
-def _rendered(reader: Reader, row: Eviction, there: Collection[UUID]) -> RenderedEviction:
-    stored = _stored(row)
+def _render_row(reader: Reader, row: Eviction, there: Collection[UUID]) -> RenderedEviction:
+    stored = _stored_numbers(row)
     victim = _victim(reader, row, stored, there)
     preemptor = _preemptor(reader, row, stored, there)
     refused = [str(each) for each in stored.get("refused") or ()]
@@ -99,7 +101,7 @@ def _rendered(reader: Reader, row: Eviction, there: Collection[UUID]) -> Rendere
     )
 
 
-def _stored(row: Eviction) -> dict[str, Any]:
+def _stored_numbers(row: Eviction) -> dict[str, Any]:
     return row.numbers if isinstance(row.numbers, dict) else {}
 
 
@@ -110,7 +112,7 @@ def _victim(reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Col
         project=row.project_name,
         name=row.workload_name if seen else "",
         id=row.workload_id if seen else None,
-        queues=_listed(stored, "victim") if seen else diverging_queue(stored, "victim"),
+        queues=_stored_queues(stored, "victim") if seen else diverging_queue(stored, "victim"),
         seen=seen,
         there=seen and row.workload_id in there,
     )
@@ -128,13 +130,13 @@ def _preemptor(
         project=project,
         name=row.preemptor_name if seen else "",
         id=row.preemptor_id if seen else None,
-        queues=_listed(stored, "preemptor") if seen else diverging_queue(stored, "preemptor"),
+        queues=_stored_queues(stored, "preemptor") if seen else diverging_queue(stored, "preemptor"),
         seen=seen,
         there=seen and row.preemptor_id in there,
     )
 
 
-def _listed(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+def _stored_queues(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     return [queue for queue in stored.get(side) or () if isinstance(queue, dict)]
 
 
@@ -153,15 +155,15 @@ def _explanation(row: Eviction, victim: Party, preemptor: Party | None, refused:
         yield f"Rule: {row.rule.removesuffix('.')}."
     queues = (*victim.queues, *(preemptor.queues if preemptor else ()))
     sentences = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
-    yield from dict.fromkeys(sentences)  # queues above both sides appear once
+    yield from dict.fromkeys(sentences)  # shared parent queues appear once
     if row.lost_gpu_seconds:
         yield f"{counted(row.lost_gpu_seconds, 'GPU-second')} of work lost."
     for sentence in refused:
         yield f"Alternative considered: {sentence}"
 
 
-def _mentions(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
-    """Mention GPUs if some were freed or moved, otherwise the resources that changed."""
+def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
+    """Return True for GPUs if any were freed or moved, otherwise for the resources that changed."""
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")
     if resource == "gpu":

@@ -1,1 +1,1 @@
-"""Explain why each workload is where it is."""
+"""Explanations of workload states."""

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from projects.models import Workload
 
-SKEW = timedelta(seconds=1)  # between the clocks of the database and of the scheduler
+SKEW = timedelta(seconds=1)  # tolerance between the database and scheduler clocks
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """A reason for which a workload was pending, with its period; `until` None: it still is."""
+    """A pending reason with its period. `until` is None while the reason still applies."""
 
     reason: str
     since: datetime
@@ -24,7 +24,7 @@ class PendingReason:
 def pending_history(workload: Workload) -> list[PendingReason]:
     """Return the pending reasons, oldest first; the writer stores at most `MOST_REASONS`."""
     result: list[PendingReason] = []
-    then: datetime | None = None  # when the next one began
+    then: datetime | None = None  # start of the next reason
     for row in reversed(workload.wait_reasons):
         since, ended = datetime.fromisoformat(row["since"]), row.get("until")
         result.append(PendingReason(row["reason"], since, datetime.fromisoformat(ended) if ended else then))
@@ -35,14 +35,14 @@ def pending_history(workload: Workload) -> list[PendingReason]:
 def during_wait(
     history: Sequence[PendingReason], begin: datetime, end: datetime | None
 ) -> tuple[PendingReason, ...]:
-    """Return the reasons between two times; `end` None: the workload is still pending."""
+    """Return the reasons between two times. `end` is None while the workload is still pending."""
     return tuple(
         each for each in history if each.since >= begin - SKEW and (end is None or each.since <= end)
     )
 
 
 def in_all(parts: Iterable[PendingReason], now: datetime) -> list[tuple[str, timedelta]]:
-    """Return the total duration of each reason, the longest first."""
+    """Return each reason's total duration, the longest first."""
     totals: dict[str, timedelta] = {}
     for each in parts:
         totals[each.reason] = totals.get(each.reason, timedelta()) + each.lasted(now)

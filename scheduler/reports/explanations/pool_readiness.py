@@ -1,4 +1,4 @@
-"""Explain that a pool has too few ready nodes to start work."""
+"""Pending reasons for pools with too few ready nodes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ class PoolReadiness:
     pool: str
     ready: int
     needed: int
-    stopped: str = ""  # why it gets no more nodes, as a clause
+    stopped: str = ""  # clause with the reason the pool gets no more nodes
 
     def __str__(self) -> str:
         if self.stopped and self.ready < self.needed:
@@ -31,13 +31,13 @@ class PoolReadiness:
 def pools_below_threshold(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -> Mapping[str, PoolReadiness]:
     ready = Counter(node.pool_id for node in nodes if node.state == Node.State.READY)
     return {
-        pool.name: PoolReadiness(pool.name, ready[pool.pk], ready_threshold(pool), _stopped(pool))
+        pool.name: PoolReadiness(pool.name, ready[pool.pk], ready_threshold(pool), _stop_reason(pool))
         for pool in pools
         if not is_operational(pool)
     }
 
 
-def _stopped(pool: NodePool) -> str:
+def _stop_reason(pool: NodePool) -> str:
     if pool.expires_at is not None and pool.ticked_at is not None and pool.expires_at <= pool.ticked_at:
         return "it is drained and gets no nodes until it is resumed"
     if pool.paused:
@@ -48,7 +48,7 @@ def _stopped(pool: NodePool) -> str:
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace capacity blockers of pools that have too few ready nodes; other blockers stay."""
+    """Replace capacity blockers in pools with too few ready nodes, and keep other blockers."""
     return tuple(
         replace(
             refusal,

@@ -1,4 +1,4 @@
-"""Explain a workload: reasons, queue position and queues."""
+"""Explain a workload by its reasons, queue position and queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ WAITING = ("pending", "reserved")
 class Explanation:
     """Explanation of a workload's state.
 
-    Amounts of `queue` are GPUs, CPUs and MiB; numbers of blockers are in engine units (thousandths, MiB).
+    Amounts in `queue` are GPUs, CPUs and MiB; numbers in `blockers` are engine units (thousandths, MiB).
     """
 
     phase: str
@@ -44,7 +44,7 @@ class Explanation:
 
 
 def explain(acting: Acting, workload: Workload) -> Explanation:
-    """Explain a workload that `acting` may see; results of the last cycle apply only while it is pending."""
+    """Explain a workload that `acting` may see. Results of the last cycle are shown only if it is pending."""
     stored = (workload.explanation or {}) if workload.phase in WAITING else {}
     starts = stored.get("expected_start")
     return Explanation(
@@ -69,7 +69,7 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
 
 
 def with_share_explanations(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the queues, each with the explanation of its share by resource that the reader may see."""
+    """Return the queues, each with the visible explanations of its share by resource."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for each in [] if pool is None else share_trace(acting=acting, owner=workload.project, pool=pool):
@@ -78,7 +78,7 @@ def with_share_explanations(acting: Acting, workload: Workload, queues: Mapping[
 
 
 def _standings(workload: Workload) -> dict[str, Any]:
-    """Return the standings of its project and department in its pool, or in its first choice."""
+    """Return the standings of the workload's project and department in its pool, or in its first pool."""
     project = workload.project
     pool = workload.pool.name if workload.pool else workload.pools[0]
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
@@ -113,10 +113,10 @@ def _standing(row: QueueStanding | None) -> dict[str, Any]:
 
 def in_api_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
     gpu, cpu, memory = values
-    return {"gpu": _whole(gpu), "cpu": _whole(cpu), "memory_mib": memory}
+    return {"gpu": _from_milli(gpu), "cpu": _from_milli(cpu), "memory_mib": memory}
 
 
-def _whole(milli: int | None) -> float | None:
+def _from_milli(milli: int | None) -> float | None:
     if milli is None:
         return None
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI

@@ -1,4 +1,4 @@
-"""Store why each pending workload is pending; unchanged rows are not written."""
+"""Store the pending reasons of workloads, and skip unchanged rows."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ from scheduler.reports.visibility import redacted
 
 ACTOR = "scheduler"
 MOST_REASONS = 16  # successive pending reasons that are stored per workload
-MOST_POSITIONS = 2000  # changes of queue position alone written in one cycle, front of the queue first
+MOST_POSITIONS = 2000  # rows per cycle that changed only in queue position, from the front of the queue
 
 WRITE = """
     UPDATE projects_workload AS workload
@@ -42,13 +42,13 @@ WRITE = """
      WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved')
 """
 
-Place = tuple[int, int, str]  # queue position, expected start, reason for it
+Place = tuple[int, int, str]  # queue position, expected start and its reason
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # id, reason, message, explanation
 
 
 class Explanations:
-    """Writes explanations, and remembers the last ones in order to write only changes."""
+    """Writes explanations, and remembers the previous ones to write only changes."""
 
     def __init__(self) -> None:
         self._written: dict[uuid.UUID, tuple[int, Place]] = {}
@@ -60,7 +60,7 @@ class Explanations:
         cycle: int | None,
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
-        """Write explanations in the caller's transaction; return how many rows changed."""
+        """Write explanations in the caller's transaction; return the number of changed rows."""
         changed, moved_up, current = [], [], {}
         for refusal in refusals:
             workload = seen.workloads.get(refusal.workload)

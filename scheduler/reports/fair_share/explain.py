@@ -7,7 +7,7 @@ from berth.core.amounts import MILLI
 from berth.core.words import amount, figure
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
-DisplayName = Callable[[str], str]  # the name of a queue, or a placeholder if the reader may not see it
+DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder if the queue is hidden
 
 
 def sentences(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
@@ -26,12 +26,12 @@ class _Explanation:
         yield self._request()
         if mine.wanted > 0:
             yield from self._within_quota()
-            if mine.wanted > sum(self._own(each).granted for each in self._rounds("quota")):
+            if mine.wanted > sum(self._own_offer(each).granted for each in self._rounds("quota")):
                 yield from self._over_quota()
         yield f"Fair share: {self._amount(mine.share)}."
 
     def _amount(self, value: Fraction | int | None) -> str:
-        """Format an amount, rounded down so that no sentence shows more than there was."""
+        """Format an amount, rounded down so that no sentence overstates the amount."""
         return amount(self.division.resource, value if value is None else int(value))
 
     def _request(self) -> str:
@@ -53,7 +53,7 @@ class _Explanation:
             return
         quota = "unlimited" if mine.quota is None else self._amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
-        granted = sum(self._own(each).granted for each in rounds)
+        granted = sum(self._own_offer(each).granted for each in rounds)
         if granted == goal and mine.wanted <= goal:
             yield f"Its quota is {quota} and covers the whole request."
         elif granted == goal:
@@ -62,7 +62,7 @@ class _Explanation:
             yield f"Its quota is {quota}, but queues of higher rank leave nothing for rank {mine.rank}."
         else:
             yield f"Its quota is {quota}, but quotas of rank {mine.rank} are oversold: {self._oversold()}."
-            yield from self._each(rounds, "quota")
+            yield from self._round_lines(rounds, "quota")
 
     def _oversold(self) -> str:
         same = [each for each in self.division.inputs if each.rank == self.mine.rank]
@@ -73,7 +73,7 @@ class _Explanation:
     def _over_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("over_quota")
         if rounds:
-            yield from self._each(rounds, "quota" if self.division.by_quota else "weight")
+            yield from self._round_lines(rounds, "quota" if self.division.by_quota else "weight")
         elif mine.weight == 0 and self.division.by_quota:
             yield "Weights are disabled: a queue without quota gets nothing beyond quotas."
         elif mine.weight == 0:
@@ -82,7 +82,7 @@ class _Explanation:
             above = any(each.rank > mine.rank for each in self.division.inputs)
             yield f"Quotas{' and higher ranks' if above else ''} leave nothing to borrow."
 
-    def _each(self, rounds: list[Round], by: str) -> Iterator[str]:
+    def _round_lines(self, rounds: list[Round], by: str) -> Iterator[str]:
         for number, each in enumerate(rounds):
             if each.phase == "remainder":
                 yield self._remainder(each)
@@ -90,7 +90,7 @@ class _Explanation:
                 yield self._offer(each, by, first=number == 0)
 
     def _offer(self, round_: Round, by: str, *, first: bool) -> str:
-        mine = self._own(round_)
+        mine = self._own_offer(round_)
         left = f"{'Left' if first else 'Then left'} to divide by {by}{self._rank(round_)}"
         line = f"{left}: {self._amount(round_.left)}."
         if len(round_.offers) == 1:
@@ -104,7 +104,7 @@ class _Explanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._amount(mine.granted)}."
 
     def _portion(self, mine: Offer) -> str:
-        """Return the portion in percent, with history before and after the adjustment for usage."""
+        """Return the portion in percent, before and after any adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _percent(mine.part)
         used, k = figure(float(self.mine.usage)), figure(float(self.division.k))
@@ -116,8 +116,8 @@ class _Explanation:
         return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
     def _remainder(self, round_: Round) -> str:
-        """Explain which queues get the units that are left after rounding down."""
-        mine = self._own(round_)
+        """Explain which queues get the units left after rounding down."""
+        mine = self._own_offer(round_)
         result = f"it gets {self._amount(mine.granted)}" if mine.granted else "it gets none"
         remainder = self._amount(mine.offered) if mine.offered else "0"
         return (
@@ -155,7 +155,7 @@ class _Explanation:
             if each.within == phase and any(offer.queue == name for offer in each.offers)
         ]
 
-    def _own(self, round_: Round) -> Offer:
+    def _own_offer(self, round_: Round) -> Offer:
         return next(each for each in round_.offers if each.queue == self.mine.queue)
 
 

@@ -15,7 +15,7 @@ GPU = 0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One queue, in milli-GPU; None: unlimited. `used` is its decayed usage as a fraction of its parent's."""
+    """One queue in milli-GPU. `quota` None is unlimited; `used` is its part of the parent's decayed usage."""
 
     kind: str  # department | project
     name: str
@@ -26,7 +26,7 @@ class Standing:
     allocated: int
     requested: int
     used: float
-    numbers_visible: bool = True  # False: a department whose own numbers the reader may not see
+    numbers_visible: bool = True  # False if the reader may not see a department's own numbers
 
     @property
     def beyond(self) -> int:
@@ -34,7 +34,7 @@ class Standing:
 
     @property
     def lacking(self) -> int:
-        """The part of its request within its share that is not allocated."""
+        """Unallocated part of the request within the fair share."""
         return max(0, min(self.share, self.requested) - self.allocated)
 
 

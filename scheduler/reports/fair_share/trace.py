@@ -1,7 +1,7 @@
 """Explain the fair share of a department or project.
 
-Quotas, usage and nodes are current; the requests of queues are those that the last cycle stored, so that not
-all workloads have to be read.
+Quotas, usage and nodes are current. Queue requests come from the last cycle, so that not all workloads have
+to be read.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ ANOTHER = {"project": "another project", "department": "another department"}
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """Trace of one resource of one queue, in GPUs, CPUs or MiB; `rounds` has the rounds with the queue."""
+    """A queue's share of one resource, in GPUs, CPUs or MiB. `rounds` lists the rounds with the queue."""
 
     kind: str  # department | project
     name: str
-    queue: str  # what is divided: the department's share, or the pool
+    queue: str  # divided quantity: the department's share, or the pool
     resource: str
     total: float
     share: float
@@ -48,14 +48,14 @@ class ShareTrace:
 def share_trace(
     *, acting: Acting, owner: Department | Project, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return the traces of a queue and, if the reader may see it, of its department first.
+    """Return a queue's traces, after its department's traces if the reader may see the department.
 
     Raises NotFound.
     """
-    eyes, whole = reader(acting), own_departments(acting)
+    viewer, whole = reader(acting), own_departments(acting)
     if isinstance(owner, Department) and whole is not None and owner.pk not in whole:
         raise NotFound("You can see projects of this department, but not the department itself.")
-    return _traces(owner, pool, eyes, whole, now)
+    return _traces(owner, pool, viewer, whole, now)
 
 
 def full_share_trace(owner: Department | Project, pool: NodePool) -> list[ShareTrace]:
@@ -66,33 +66,33 @@ def full_share_trace(owner: Department | Project, pool: NodePool) -> list[ShareT
 def _traces(
     owner: Department | Project,
     pool: NodePool,
-    eyes: Reader,
+    viewer: Reader,
     whole: set[int] | None,
     now: datetime | None = None,
 ) -> list[ShareTrace]:
-    divisions_, queues = _divided(pool, now or timezone.now())
+    divisions_, queues = _divide(pool, now or timezone.now())
     path = _path(owner, queues, whole)
     return [
-        _trace(division, queue, pool, queues, eyes, whole)
+        _trace(division, queue, pool, queues, viewer, whole)
         for queue in path
         for division in divisions_
         if (mine := division.of(queue)) is not None and (division.resource == "gpu" or mine.requested > 0)
     ]
 
 
-def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
+def _divide(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     standings = list(QueueStanding.objects.filter(pool=pool))
     if not standings:  # before the first cycle
         seen = observe(now, SPECS)
         return divisions(seen.snapshot, pool.name), seen.queues
     queues = queues_at(now, NodePool.objects.order_by("name"))
-    requested = {name: row.requested for row in standings if (name := _queue(row, queues)) is not None}
+    requested = {name: row.requested for row in standings if (name := _queue_name(row, queues)) is not None}
     rows = node_rows(pool)
     nodes = NodeCache().describe(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
     return divisions_of(pool_of(pool, now), nodes, queues.queues, requested), queues
 
 
-def _queue(row: QueueStanding, queues: Queues) -> str | None:
+def _queue_name(row: QueueStanding, queues: Queues) -> str | None:
     if row.project_id is not None:
         return queues.projects.get(row.project_id)
     return None if row.department_id is None else queues.departments.get(row.department_id)
@@ -109,7 +109,7 @@ def _path(owner: Department | Project, queues: Queues, whole: set[int] | None) -
 
 
 def _trace(
-    division: Division, queue: str, pool: NodePool, queues: Queues, eyes: Reader, whole: set[int] | None
+    division: Division, queue: str, pool: NodePool, queues: Queues, viewer: Reader, whole: set[int] | None
 ) -> ShareTrace:
     owner, mine = queues.owners[queue], division.of(queue)
     assert mine is not None, "the queue takes part in the division"
@@ -120,7 +120,7 @@ def _trace(
         if other.project_id is None:
             visible = whole is None or other.department_id in whole
         else:
-            visible = eyes.sees(other.project_id)
+            visible = viewer.sees(other.project_id)
         return other.name if visible else ANOTHER[kind]
 
     return ShareTrace(
@@ -141,7 +141,7 @@ def _trace(
 
 
 def _round(division: Division, round_: Round, offer: Offer) -> dict[str, Any]:
-    """Return a round as JSON; in a remainder round, `offered` is the fraction that rounding cut off."""
+    """Return a round as JSON. In a remainder round, `offered` is the fraction lost to rounding."""
     return {
         "phase": round_.phase,
         "rank": round_.rank,

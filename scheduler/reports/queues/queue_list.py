@@ -1,4 +1,4 @@
-"""The queue of a pool, in the order and by the keys of the last cycle."""
+"""Queue of a pool, in the order of the last cycle."""
 
 from dataclasses import dataclass
 
@@ -42,9 +42,10 @@ def length_of(pool: NodePool) -> Length:
 
 
 def _in_queue(pool: NodePool) -> Q:
-    """Filter pending workloads of a pool; with several pools, the one they were last explained for counts.
+    """Return a filter for the pending workloads in a pool's queue.
 
-    An unschedulable workload is in no queue.
+    A workload with several pools is in the queue of the pool for which it was last explained. An
+    unschedulable workload is in no queue.
     """
     here = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
     return Q(phase__in=WAITING) & here & ~Q(reason=UNSCHEDULABLE)

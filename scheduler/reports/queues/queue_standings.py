@@ -14,8 +14,8 @@ from scheduler.models import QueueStanding, Usage
 from scheduler.reports.usage.decayed import KINDS, Rates, is_due, settle
 from scheduler.reports.usage.window import store_points
 
-Owner = tuple[int | None, int | None]  # department or project, the other None
-Key = tuple[int, Owner]  # pool and owner
+Owner = tuple[int | None, int | None]  # department id and project id, one of them None
+Key = tuple[int, Owner]  # pool id and owner
 
 HELD = """
     SELECT node.pool_id, project.department_id, project.id,
@@ -28,7 +28,7 @@ HELD = """
      WHERE held.released_at IS NULL
      GROUP BY 1, 2, 3
 """
-USAGE_EVERY = timedelta(seconds=60)  # if nothing but the decayed usage changed
+USAGE_EVERY = timedelta(seconds=60)  # interval if only the decayed usage changed
 FIELDS = ["share", "allocated", "requested", "usage", "at"]
 
 Amounts3 = tuple[int, int, int]
@@ -36,7 +36,7 @@ NOTHING: Amounts3 = (0, 0, 0)
 
 
 def store_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
-    """Store standings in the caller's transaction; unchanged rows are written rarely. Return the number."""
+    """Store standings in the caller's transaction, unchanged ones rarely; return the number of rows."""
     stored = {_key(row): row for row in QueueStanding.objects.all()}
     new, changed = [], []
     for report in reports:
@@ -46,9 +46,9 @@ def store_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
         row = stored.get((pool, key))
         if row is None:
             row = QueueStanding(pool_id=pool, department_id=key[0], project_id=key[1])
-            new.append(_updated(row, report, seen.at))
+            new.append(_update(row, report, seen.at))
         elif _has_changed(row, report, seen.at):
-            changed.append(_updated(row, report, seen.at))
+            changed.append(_update(row, report, seen.at))
     QueueStanding.objects.bulk_create(new)
     QueueStanding.objects.bulk_update(changed, FIELDS)
     return len(new) + len(changed)
@@ -79,7 +79,7 @@ def settle_usage(now: datetime) -> int:
 
 
 def held_now() -> dict[Key, Amounts3]:
-    """Return the allocations of live pods by pool and queue; those of projects count for their department."""
+    """Return the allocations of live pods by pool and queue. A department includes its projects."""
     held: dict[Key, Amounts3] = {}
     with connection.cursor() as cursor:
         cursor.execute(HELD)
@@ -106,7 +106,7 @@ def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
             else NOTHING
         )
         quota = quotas.get(key, (0, None, None))
-        charged = mine if pools[pool_id].count_all else tuple(_beyond(mine[k], quota[k]) for k in KINDS)
+        charged = mine if pools[pool_id].count_all else tuple(_over_quota(mine[k], quota[k]) for k in KINDS)
         result[key] = Rates(
             mine,
             (float(charged[0]), float(charged[1]), float(charged[2])),
@@ -115,7 +115,7 @@ def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
     return result
 
 
-def _beyond(held: int, quota: int | None) -> int:
+def _over_quota(held: int, quota: int | None) -> int:
     return 0 if quota is None else max(0, held - quota)
 
 
@@ -126,13 +126,15 @@ def _quotas() -> dict[Key, tuple[int | None, int | None, int | None]]:
 def _shares() -> dict[Key, tuple[Amounts3, Amounts3]]:
     """Return the share of each queue and of its parent."""
     rows = list(QueueStanding.objects.select_related("project"))
-    of_departments = {
-        (row.pool_id, row.department_id): _three(row.share) for row in rows if row.project is None
+    department_shares = {
+        (row.pool_id, row.department_id): _triple(row.share) for row in rows if row.project is None
     }
     return {
         _key(row): (
-            _three(row.share),
-            of_departments.get((row.pool_id, row.project.department_id), NOTHING) if row.project else NOTHING,
+            _triple(row.share),
+            department_shares.get((row.pool_id, row.project.department_id), NOTHING)
+            if row.project
+            else NOTHING,
         )
         for row in rows
     }
@@ -148,7 +150,7 @@ def _key(row: QueueStanding | Usage | Quota) -> Key:
     return row.pool_id, (row.department_id, row.project_id)
 
 
-def _three(values: Iterable[int]) -> Amounts3:
+def _triple(values: Iterable[int]) -> Amounts3:
     a, b, c = values
     return a, b, c
 
@@ -159,7 +161,7 @@ def _has_changed(row: QueueStanding, report: QueueReport, now: datetime) -> bool
     return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_EVERY)
 
 
-def _updated(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
+def _update(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
     row.share, row.allocated, row.requested = (
         list(report.share),
         list(report.allocated),

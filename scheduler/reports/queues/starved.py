@@ -13,7 +13,7 @@ from scheduler.reports.selectors import standings
 @dataclass(frozen=True, slots=True)
 class Borrower:
     project: str
-    beyond: int  # milli-GPU held beyond its quota
+    beyond: int  # milli-GPU allocated over quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,15 @@ class Shortfall:
 
 
 def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
-    """Return the shortfalls of the last cycle, the largest first, for projects that the person may see."""
-    by_pool: dict[str, list[_Seen]] = defaultdict(list)
+    """Return the shortfalls of the last cycle, the largest first, for projects that the user may see."""
+    by_pool: dict[str, list[_ProjectStanding]] = defaultdict(list)
     rows = standings(acting).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
     for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
         "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
-        by_pool[pool].append(_Seen(project, project_id, pool_id, share[0], allocated[0], requested[0]))
+        by_pool[pool].append(
+            _ProjectStanding(project, project_id, pool_id, share[0], allocated[0], requested[0])
+        )
     result = []
     for pool, here in by_pool.items():
         starved = [each for each in here if each.allocated < each.due]
@@ -49,7 +51,7 @@ def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ProjectStanding:
     """One project in one pool, in milli-GPU."""
 
     project: str
@@ -64,7 +66,7 @@ class _Seen:
         return min(self.share, self.requested)
 
 
-def _borrowers(here: list[_Seen]) -> tuple[Borrower, ...]:
+def _borrowers(here: list[_ProjectStanding]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(pool=here[0].pool_id, project__in=[each.project_id for each in here])
     quotas = dict(rows.values_list("project_id", "gpu_milli"))
     result = []

@@ -1,4 +1,4 @@
-"""Waiting times before first start."""
+"""Pending times of workloads before their first start."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Percentile(Aggregate):
 
 
 def wait_times(acting: Acting, pools: Iterable[NodePool], since: datetime) -> WaitTimes:
-    """Return the waiting times of workloads that the person may see and that started since then."""
+    """Return the pending times of workloads that the user may see and that first started after `since`."""
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
     rows = workloads(acting).filter(first_started_at__gte=since, pool__in=list(pools)).order_by()
     sums = rows.annotate(waited=Extract(waited, "epoch")).aggregate(

@@ -1,4 +1,4 @@
-"""Monthly budgets: used, forecast and notifications."""
+"""Monthly budgets: usage, forecast and notifications."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A budget in GPU-hours. `pace` is the average per hour of the last seven days.
+    """A budget's standing in GPU-hours. `pace` is the hourly average over the last seven days.
 
     `forecast` is the usage at the end of the month at that pace.
     """
@@ -42,30 +42,30 @@ class Standing:
 
     @property
     def crossed(self) -> list[int]:
-        """The percentages that are reached and have a warning."""
+        """Warning percentages that the usage has reached."""
         return [percent for percent in self.budget.warn_at if self.percent >= percent]
 
 
 def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
-    """Return the standings of budgets, in the same order."""
+    """Return the budgets' standings, in the order of `budgets`."""
     if not budgets:
         return []
     begin, end = month_of(now)
     keys = [_key(budget) for budget in budgets]
     pace_begin = hour_of(now - PACE)
     pace_hours = (now - pace_begin).total_seconds() / 3600
-    used, lately = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
+    used, recent = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
     result = []
     for budget, key in zip(budgets, keys, strict=True):
         spent = used.get(key, 0.0)
-        pace = lately.get(key, 0.0) / pace_hours
+        pace = recent.get(key, 0.0) / pace_hours
         left = (end - now).total_seconds() / 3600
         result.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
     return result
 
 
 def watch_budgets(now: datetime) -> int:
-    """Record due warnings and notify about each once a month; return how many were new."""
+    """Record due warnings and notify about each once a month; return the number of new warnings."""
     count = 0
     for standing in standings(list(selectors.budgets(Acting.system("budgets"))), now):
         for percent in standing.crossed:
@@ -89,7 +89,7 @@ Key = tuple[Dimension, str]
 
 
 def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """Return the GPU-hours by the name of the owner, which is unique while the owner exists."""
+    """Return GPU-hours by owner name, which is unique among existing owners."""
     sums: dict[Key, float] = {}
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:

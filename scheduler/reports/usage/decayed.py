@@ -1,7 +1,7 @@
 """Decayed usage of queues, integrated exactly at every change.
 
 Between two changes all rates are constant, so nothing is sampled: a burst is charged to the second. `used`
-grows by the charged allocation (over quota, or all, by the pool's setting), `parent` by the parent's share.
+grows by the charged allocation (over quota or all, as the pool is set), and `parent` by the parent's share.
 Both decay with the pool's half-life. A calendar window resets them; a sliding window subtracts the usage
 before its start (see `window`).
 """
@@ -25,7 +25,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Allocation of a queue, the charged part of it, and the share of its parent (per second)."""
+    """A queue's allocation, the charged part of the allocation, and the parent's share (per second)."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -33,7 +33,7 @@ class Rates:
 
 
 def integral(value: float, rate: float, seconds: float, half_life: float | None) -> float:
-    """Return `value` after `seconds` at a constant `rate`; without a half-life nothing decays."""
+    """Return `value` after `seconds` at a constant `rate`. Nothing decays without a half-life."""
     if half_life is None:
         return value + rate * seconds
     left = 2.0 ** (-seconds / half_life)
@@ -41,26 +41,28 @@ def integral(value: float, rate: float, seconds: float, half_life: float | None)
 
 
 def decayed(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
-    """Return the usage of one queue at `now`, whenever its ledger was last settled."""
-    used, parent = _advanced(row, pool, now)
+    """Return a queue's usage at `now`, no matter when its ledger was last settled."""
+    used, parent = _advance(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
         faded = integral(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
         before = _ledger_at(row, pool, begin, then or WindowStart())
-        used, parent = (_less(value, left, faded) for value, left in zip((used, parent), before, strict=True))
+        used, parent = (
+            _subtract(value, left, faded) for value, left in zip((used, parent), before, strict=True)
+        )
     return Decayed(used, parent)
 
 
 def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
     """Advance the ledger to `now` and set its new rates. The caller saves the row."""
-    used, parent = _advanced(row, pool, now)
+    used, parent = _advance(row, pool, now)
     row.used, row.parent = list(used), list(parent)
     row.held, row.rate, row.parent_rate = list(rates.held), list(rates.charged), list(rates.parent)
     row.settled_at = max(now, row.settled_at)
 
 
 def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
-    """Return whether the rates changed, or the ledger was not settled for SETTLE_AFTER."""
+    """Return True if the rates changed, or if the ledger was last settled SETTLE_AFTER ago."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
         rates.charged,
@@ -70,7 +72,7 @@ def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
     return any(row.held) and now - row.settled_at >= SETTLE_AFTER
 
 
-def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
+def _advance(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
     since, used, parent = row.settled_at, _triple(row.used), _triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
@@ -78,15 +80,15 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
         since, used, parent = _window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
     seconds = (now - since).total_seconds()
     return (
-        _grown(used, row.rate, seconds, half_life),
-        _grown(parent, row.parent_rate, seconds, half_life),
+        _grow(used, row.rate, seconds, half_life),
+        _grow(parent, row.parent_rate, seconds, half_life),
     )
 
 
 def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
     """Return the ledger at a time in the past."""
     if at >= row.settled_at:
-        return _advanced(row, pool, at)
+        return _advance(row, pool, at)
     before = then.before
     if before is None:
         return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
@@ -95,21 +97,21 @@ def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> t
     whole, part = ((until - before.at).total_seconds() for until in (end, at))
     half_life = _half_life(pool)
     return (
-        _between(_triple(before.used), _triple(after.used), part, whole, half_life),
-        _between(_triple(before.parent), _triple(after.parent), part, whole, half_life),
+        _interpolate(_triple(before.used), _triple(after.used), part, whole, half_life),
+        _interpolate(_triple(before.parent), _triple(after.parent), part, whole, half_life),
     )
 
 
-def _between(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
+def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
     """Interpolate between two values at the constant rate that connects them."""
     if whole <= 0:
         return first
     weight = integral(0.0, 1.0, whole, half_life)
     rates = [(last[kind] - integral(first[kind], 0.0, whole, half_life)) / weight for kind in KINDS]
-    return _grown(first, rates, part, half_life)
+    return _grow(first, rates, part, half_life)
 
 
-def _less(value: Triple, left: Triple, faded: float) -> Triple:
+def _subtract(value: Triple, left: Triple, faded: float) -> Triple:
     a, b, c = (max(0.0, value[kind] - left[kind] * faded) for kind in KINDS)
     return a, b, c
 
@@ -118,7 +120,7 @@ def _half_life(pool: NodePool) -> float | None:
     return pool.half_life or (None if pool.window else HALF_LIFE)
 
 
-def _grown(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
+def _grow(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
     a, b, c = (integral(values[kind], rates[kind], seconds, half_life) for kind in KINDS)
     return a, b, c
 

@@ -1,4 +1,4 @@
-"""Total and allocated GPUs by the hour."""
+"""Total and allocated GPU-hours in each hour."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """GPU-hours of one hour, or of the present hour so far."""
+    """GPU-hours in one hour, or in the current hour so far."""
 
     at: datetime
     allocated: float
@@ -26,11 +26,11 @@ def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> l
     """Return the last hours, oldest first, for the workloads of all tenants."""
     wanted = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
-    held = _held({pool.name for pool in wanted}, first, now)
+    held = _allocated_gpu_hours({pool.name for pool in wanted}, first, now)
     totals = [0.0] * hours
     for pool in wanted:
         points = capacity_over_time(pool, now=now, span=now - first)
-        for number, nodes in enumerate(_by_hour(points, first, now, hours)):
+        for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * pool.gpus_per_node
     starts = [first + number * HOUR for number in range(hours)]
     # A pod may run longer than the capacity history lists its node.
@@ -40,7 +40,7 @@ def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> l
     ]
 
 
-def _held(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
+def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
     sums: dict[datetime, float] = {}
     request = UsageRequest(first, now, group_by=(Dimension.POOL,), step=Step.HOUR)
     for row in report(Acting.system("overview"), request, now):
@@ -49,8 +49,8 @@ def _held(pools: set[str], first: datetime, now: datetime) -> dict[datetime, flo
     return sums
 
 
-def _by_hour(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour; a point is valid until the next one."""
+def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
+    """Return the node-hours in each hour. A point is valid until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

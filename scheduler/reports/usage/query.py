@@ -1,4 +1,4 @@
-"""Parse usage queries of REST and pages."""
+"""Parse usage queries from REST and pages."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

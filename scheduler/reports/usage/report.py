@@ -1,7 +1,7 @@
-"""Sum usage by department, project, person and pool, from hours to months.
+"""Sum usage by department, project, user and pool, from hours to months.
 
-Released allocations are in `UsageHour`; active ones are counted up to now. So nothing is sampled, missing or
-counted twice.
+Released allocations are in `UsageHour`; active ones are counted up to now. Thus no usage is sampled, missing
+or counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Dimension(StrEnum):
 
 
 class Step(StrEnum):
-    """Length of the periods; days, weeks (from Monday) and months are those of the time zone."""
+    """Length of a period. Days, weeks (from Monday) and months follow the time zone."""
 
     HOUR = "hour"
     DAY = "day"
@@ -43,20 +43,20 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageRequest:
-    """A period from `since`, rounded down to the hour, to `until`; `step` None: one row for all of it."""
+    """A period from `since`, rounded down to the hour, to `until`. Without `step`, it gives one row."""
 
     since: datetime
     until: datetime
     group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    only: Mapping[Dimension, str] = field(default_factory=dict)  # names
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names, any of which may match
+    only: Mapping[Dimension, str] = field(default_factory=dict)  # required names
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # alternative names
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """Usage of one period that begins at `at`. `cost` None: the price of a part is unknown."""
+    """Usage in the period that begins at `at`. `cost` is None if the price of a part is unknown."""
 
     at: datetime | None
     names: Mapping[Dimension, str]
@@ -90,7 +90,7 @@ HELD = """
            least(%(now)s, hour + interval '1 hour') - greatest(held.bound_at, hour)) AS lasted) AS part
      WHERE held.released_at IS NULL AND lasted > 0
 """
-# The price at the beginning of an hour applies to all of it.
+# The price at the beginning of an hour applies to the whole hour.
 PRICED = """
       LEFT JOIN (SELECT pool_id AS priced_pool, until AS priced_until, lag(until, 1, '-infinity')
                           OVER (PARTITION BY pool_id ORDER BY until) AS priced_from
@@ -102,7 +102,7 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
 def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """Return the usage that the person may see, by period, in each the most GPU-hours first."""
+    """Return the usage that the user may see, by period and, in each period, by descending GPU-hours."""
     request = replace(request, since=hour_of(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
@@ -112,16 +112,16 @@ def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRo
         entry[0] += hours
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
-        entry[3] = _plus(entry[3], hours, _price(pool, until, prices))
+        entry[3] = _add_cost(entry[3], hours, _price(pool, until, prices))
     result = [
-        UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _rounded(cost))
+        UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _round_cost(cost))
         for (at, *names), (gpu, cpu, memory, cost) in sums.items()
     ]
     return sorted(result, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
-    """Return the sum of all rows; without a cost if that of a row is unknown."""
+    """Return the sum of all rows, without a cost if any row has none."""
     rows = list(rows)
     costs = [row.cost for row in rows]
     priced = [cost for cost in costs if cost is not None]
@@ -144,19 +144,21 @@ def _rows(acting: Acting, request: UsageRequest, now: datetime) -> Sequence[tupl
         "now": now,
         "zone": request.time_zone.key,
     }
-    wanted = [f"{COLUMNS[key]} = %(only_{key})s" for key in request.only]
+    conditions = [f"{COLUMNS[key]} = %(only_{key})s" for key in request.only]
     values |= {f"only_{key}": name for key, name in request.only.items()}
     if request.any_of:
-        wanted.append(f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in request.any_of)})")
+        conditions.append(
+            f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in request.any_of)})"
+        )
         values |= {f"any_{key}": list(names) for key, names in request.any_of.items()}
     if not is_platform_admin(acting):
-        wanted.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
+        conditions.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
         values["projects"] = list(visible_projects(acting).values_list("pk", flat=True))
         values["departments"] = list(whole_departments(acting).values_list("pk", flat=True))
     shown = ", ".join([piece, *names, "pool_id", "priced_until"])
     query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({HELD}) AS held{PRICED}"  # noqa: S608
-    if wanted:
-        query += f" WHERE {' AND '.join(wanted)}"
+    if conditions:
+        query += f" WHERE {' AND '.join(conditions)}"
     keys = ", ".join(str(number + 1) for number in range(len(names) + 3))
     with connection.cursor() as cursor:
         cursor.execute(f"{query} GROUP BY {keys}", values)
@@ -169,7 +171,7 @@ def hour_of(at: datetime) -> datetime:
 
 
 def _price(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price that was valid until `until`, or the present one; None if the pool was deleted."""
+    """Return the price in effect until `until`, or the current price; None if the pool was deleted."""
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None
         pool = NodePool.objects.filter(pk=pool_id).first() if past is None else None
@@ -178,13 +180,13 @@ def _price(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | Non
     return cache[pool_id, until]
 
 
-def _plus(cost: Decimal | None, hours: float, price: Decimal | None) -> Decimal | None:
+def _add_cost(cost: Decimal | None, hours: float, price: Decimal | None) -> Decimal | None:
     if cost is None or (price is None and hours):
         return None
     return cost + (price or Decimal(0)) * Decimal(hours)
 
 
-def _rounded(cost: Decimal | None) -> Decimal | None:
+def _round_cost(cost: Decimal | None) -> Decimal | None:
     return None if cost is None else cost.quantize(CENT)
 
 

@@ -1,9 +1,9 @@
 """The usage ledger at the start of a sliding window, which the window subtracts.
 
-Usage inside the window is the present ledger minus the ledger at the window's start, decayed by the time
-since. Nothing is sampled: the ledger is stored whenever it changes, and between two such points it follows in
-closed form. At most `STEPS` points are stored per window; changes between them count as even, which is off by
-less than one step of the parent's share.
+Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
+Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in
+closed form. At most `STEPS` points are stored per window. Usage between two points is treated as even, with
+an error of less than one step of the parent's share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ def points(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store points of ledgers just settled, in the caller's transaction: the first, and one per step."""
+    """Store points of newly settled ledgers in the caller's transaction, at most one per step."""
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return
@@ -62,11 +62,11 @@ def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
         if row.pk not in last or row.settled_at - last[row.pk] >= step:
             points.append(UsagePoint(usage=row, at=row.settled_at, used=row.used, parent=row.parent))
     UsagePoint.objects.bulk_create(points, ignore_conflicts=True)
-    _forget(sliding, pools)
+    _delete_old_points(sliding, pools)
 
 
-def _forget(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Delete points before the one that the window's start still needs."""
+def _delete_old_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
+    """Delete points older than the last point before the window's start."""
     table = UsagePoint._meta.db_table
     with connection.cursor() as cursor:
         cursor.executemany(

@@ -1,4 +1,4 @@
-"""Measured utilization of pods beside their allocations.
+"""Measured utilization of pods, compared with their allocations.
 
-*Held* means allocated to a pod, *used* means measured on its processes and devices.
+*Held* resources are allocated to a pod. *Used* resources are measured on the pod's processes and devices.
 """

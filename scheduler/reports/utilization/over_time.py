@@ -22,7 +22,7 @@ DEVICES = Func(F(f"{HELD}devices"), function="cardinality", output_field=Integer
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Sums over pods that were measured; `held_` fields are their allocations. None: not measured."""
+    """Sums over measured pods. `allocated_` fields are their allocations. None means not measured."""
 
     at: datetime
     allocated_gpu_milli: int
@@ -38,9 +38,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UsedHour:
-    """GPU-hours of one hour, or of the present hour so far.
+    """GPU-hours in one hour, or in the current hour so far.
 
-    `measured` is the part of `allocated` with measured utilization, `used` the busy part of it.
+    `measured` is the part of `allocated` with measured utilization; `used` is the busy part of `measured`.
     """
 
     at: datetime
@@ -52,7 +52,7 @@ class UsedHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """GPUs on average over one hour, or over the part of the present hour that has passed."""
+    """Mean GPUs over one hour, or over the elapsed part of the current hour."""
 
     at: datetime
     total: float
@@ -70,7 +70,7 @@ def step_for(since: datetime, until: datetime, now: datetime) -> int:
 def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
     """Return the points of the pods that match `of`, oldest first.
 
-    Periods without measurements are missing.
+    Periods without measurements are omitted.
     """
     rows = UtilizationPoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
     seconds = NullIf(F("seconds"), Value(0.0))
@@ -119,7 +119,7 @@ def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Us
 
 
 def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
-    """Divide GPU-hours by the time that has passed: 8 GPUs for the first ten minutes are 8, not 1.3."""
+    """Divide GPU-hours by the elapsed time: 8 GPUs in the first ten minutes count as 8, not as 1.3."""
     passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
     if passed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)

@@ -20,7 +20,7 @@ from scheduler import models
 
 log = logging.getLogger(__name__)
 
-AWAY = timedelta(minutes=5)  # after a longer gap without readings, idle time starts again
+AWAY = timedelta(minutes=5)  # longest gap between readings that does not restart the idle time
 LONGEST_SECONDS = 60.0  # maximum period that one reading covers
 OfDevice = tuple[int | None, int | None]  # busy thousandths, MiB
 UNKNOWN: OfDevice = (None, None)
@@ -63,14 +63,14 @@ class Readings:
 
 
 def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime]) -> Readings:
-    """Read the utilization of all running pods; runtimes that do not answer are left out."""
-    running = [Running._make(row) for row in _running()]
+    """Read the utilization of all running pods, except on runtimes that are not responding."""
+    running = [Running._make(row) for row in _running_rows()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
     before = models.PodUtilization.objects.in_bulk([each.pod_id for each in running])
     outside_transactions()
-    measured = _measured(running, nodes, runtime_of)
+    measured = _measure_pods(running, nodes, runtime_of)
     at = now()
-    of_nodes = {
+    devices_by_node = {
         pk: devices
         for pk, node in nodes.items()
         if (devices := on_node(node.devices, measured.devices.get(node.instance_id, ())))
@@ -79,10 +79,10 @@ def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime])
     for pod in running:
         use = measured.pods.get(str(pod.pod_id))
         if use is not None:
-            of_node = of_nodes.get(pod.node_id, ())
-            devices = tuple(of_node[n] if n < len(of_node) else UNKNOWN for n in pod.devices)
+            node_devices = devices_by_node.get(pod.node_id, ())
+            devices = tuple(node_devices[n] if n < len(node_devices) else UNKNOWN for n in pod.devices)
             pods.append(reading(pod, use, devices, before.get(pod.pod_id), at))
-    return Readings(at, tuple(pods), of_nodes)
+    return Readings(at, tuple(pods), devices_by_node)
 
 
 def reading(
@@ -92,11 +92,11 @@ def reading(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> Reading:
-    """Return a reading; CPU time counts since the previous reading, or since the pod started."""
+    """Return a reading. CPU time counts from the previous reading, or from the pod's start."""
     since = before.at if before is not None else pod.started_at or at
     passed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
-    busy = _busy(devices)
+    busy = _mean_busy(devices)
     return Reading(
         pod_id=pod.pod_id,
         at=at,
@@ -112,7 +112,7 @@ def reading(
 
 
 def on_node(identities: Sequence[object], uses: Iterable[DeviceUse]) -> tuple[OfDevice, ...]:
-    """Return the measurements in the order of the node's devices, matched by identity or by number."""
+    """Return the measurements in the order of the node's devices, matched by identity or index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
@@ -120,12 +120,12 @@ def on_node(identities: Sequence[object], uses: Iterable[DeviceUse]) -> tuple[Of
     return tuple((use.busy_milli, use.memory_mib) if use else UNKNOWN for use in matched)
 
 
-def _running() -> Iterable[tuple[object, ...]]:
+def _running_rows() -> Iterable[tuple[object, ...]]:
     held = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNS).order_by("pod_id")
     return held.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
 
 
-def _measured(
+def _measure_pods(
     running: Iterable[Running], nodes: Mapping[int, Node], runtime_of: Callable[[NodePool], Runtime]
 ) -> Measured:
     pods: dict[str, list[str]] = defaultdict(list)
@@ -141,15 +141,15 @@ def _measured(
     result = Measured({}, {})
     for name, pool in sorted(pools.items()):
         try:
-            answer = runtime_of(pool).measure(pods[name], instances[name])
+            response = runtime_of(pool).measure(pods[name], instances[name])
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("utilization of pods of the runtime %s cannot be measured now: %s", name, error)
             continue
-        result = Measured({**result.pods, **answer.pods}, {**result.devices, **answer.devices})
+        result = Measured({**result.pods, **response.pods}, {**result.devices, **response.devices})
     return result
 
 
-def _busy(devices: Iterable[OfDevice]) -> int | None:
+def _mean_busy(devices: Iterable[OfDevice]) -> int | None:
     """Return the mean utilization of the measured devices."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None

@@ -1,6 +1,6 @@
 """Write measurements and delete old ones.
 
-One statement per table and one transaction for all of them: a crash leaves all of a measurement or nothing.
+All tables are written in one transaction, so that a crash stores a measurement entirely or not at all.
 """
 
 import json
@@ -76,7 +76,7 @@ def write_readings(readings: Readings, held: Held) -> None:
 
 
 def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points and the measurements of ended pods and nodes; return how many rows."""
+    """Delete old points and the measurements of ended pods and nodes; return the number of deleted rows."""
     deleted = sum(_drop(step, before) for step, before in ((MINUTE, minutes_before), (HOUR, hours_before)))
     with transaction.atomic():
         deleted += PodUtilization.objects.filter(pod__ended_at__isnull=False, at__lt=minutes_before).delete()[
@@ -87,7 +87,7 @@ def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:
 
 
 def _drop(step: int, before: datetime) -> int:
-    """Delete in small batches, so that no other transaction has to wait."""
+    """Delete old points in small batches, so that no other transaction has to wait."""
     dropped = 0
     while True:
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Current allocation and use of pods, workloads, nodes and pools."""
+"""Current allocation and utilization of pods, workloads, nodes and pools."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -47,12 +47,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU by its number on the node, with its measurements."""
+    """A GPU's index on the node, and its measurements."""
 
     index: int
     busy_milli: int | None
     memory_mib: int | None
-    shared: bool = False  # the pod holds a part of it; the measurements are of the whole device
+    shared: bool = False  # partly allocated to the pod; measurements cover the whole device
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +88,34 @@ def running() -> QuerySet[Allocation]:
 def of_pods(held: QuerySet[Allocation], now: datetime) -> list[OfPod]:
     """Return the utilization of pods, ordered by run, rank and role."""
     rows = held.order_by("pod__run", "pod__rank", "pod__role", "pod__index", "pod_id")
-    return [_of_pod(row, now) for row in rows.values_list(*COLUMNS)]
+    return [_pod_utilization(row, now) for row in rows.values_list(*COLUMNS)]
 
 
 def together(uses: Iterable[Use]) -> Use:
-    """Return the sum of all; a value is None if it was measured for none of them."""
+    """Return the sum of all uses. A value is None if no use has a measurement."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
     held = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",
             "allocated_gpu_memory_mib", "measured_gpu_milli")  # fmt: skip
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
     values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in held}
-    values |= {name: _sum(getattr(use, name) for use in uses) for name in used}
+    values |= {name: _sum_measured(getattr(use, name) for use in uses) for name in used}
     return Use(at=max(read, default=None), **values)
 
 
 def devices_of(nodes: Sequence[Node], now: datetime) -> dict[int, tuple[Device, ...]]:
-    """Return the measured GPUs of each node; nodes without measurements are missing."""
+    """Return the measured GPUs by node. Nodes without measurements are omitted."""
     rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - FRESH)
     return {row.node_id: _devices(range(len(row.devices)), row.devices) for row in rows}
 
 
 def hosting(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
-    """Return pool id and number of GPUs of each node that may have pods."""
+    """Return the pool id and GPU count of each node that may have pods."""
     rows = Node.objects.filter(pool__in=list(pools), state__in=HOSTING).order_by("pk")
     return rows.values_list("pool_id", "gpus")
 
 
-def _of_pod(row: Sequence[Any], now: datetime) -> OfPod:
+def _pod_utilization(row: Sequence[Any], now: datetime) -> OfPod:
     values = dict(zip(COLUMNS, row, strict=True))
     fresh = values["pod__use__at"] is not None and values["pod__use__at"] >= now - FRESH
     read: Sequence[OfDevice] = values["pod__use__devices"] if fresh else ()
@@ -134,7 +134,7 @@ def _of_pod(row: Sequence[Any], now: datetime) -> OfPod:
         // MILLI,
         measured_gpu_milli=values["gpu_milli"] * len(measured),
         gpu_milli=round(values["gpu_milli"] * sum(measured) / MILLI) if measured else None,
-        gpu_memory_mib=_sum(device.memory_mib for device in devices),
+        gpu_memory_mib=_sum_measured(device.memory_mib for device in devices),
         cpu_milli=values["pod__use__cpu_milli"] if fresh else None,
         memory_mib=values["pod__use__memory_mib"] if fresh else None,
     )
@@ -151,6 +151,6 @@ def _devices(numbers: Iterable[int], read: Sequence[OfDevice], *, shared: bool =
     )
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def _sum_measured(values: Iterable[int | None]) -> int | None:
     measured = [value for value in values if value is not None]
     return sum(measured) if measured else None

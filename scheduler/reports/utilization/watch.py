@@ -1,8 +1,8 @@
-"""The thread that measures utilization periodically.
+"""Thread that measures utilization periodically.
 
-It measures in the leading process, which sees the pods of its machine. A separate lease prevents two
-processes that both believe to lead from counting the same seconds. It shares neither the scheduler's lock nor
-its transactions, so a slow or dead thread delays nothing.
+The thread runs in the leading process, which sees the pods on its machine. A separate lease prevents two
+processes that both believe they lead from counting the same seconds. The thread shares neither the
+scheduler's lock nor its transactions, so a slow or dead thread delays nothing.
 """
 
 import logging
@@ -23,11 +23,11 @@ from scheduler.reports.utilization.storage import write_readings
 log = logging.getLogger(__name__)
 
 NAME = "use"
-LEASE_TIMES = 3  # the lease lasts for this many measurements
+LEASE_TIMES = 3  # lease duration in measurement intervals
 
 
 class UseWatch:
-    """Measures every `seconds` seconds; never with 0."""
+    """Measures every `seconds` seconds, or never if `seconds` is 0."""
 
     def __init__(
         self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float,
@@ -41,7 +41,7 @@ class UseWatch:
 
     def begin(self) -> None:
         if self._seconds > 0:
-            self._thread = threading.Thread(target=self._go_on, name="use", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="use", daemon=True)
             self._thread.start()
 
     def end(self, patience: float = 5.0) -> None:
@@ -52,7 +52,7 @@ class UseWatch:
     def once(self) -> bool:
         """Measure once; return False if another process measures."""
         if not self._leads():
-            self._hand_on()
+            self._release_lease()
             return False
         self._held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
         if self._held is None:
@@ -60,22 +60,22 @@ class UseWatch:
         write_readings(look(self._clock.now, self._runtime_of), self._held)
         return True
 
-    def _hand_on(self) -> None:
+    def _release_lease(self) -> None:
         if self._held is not None:
             lease.release(self._held)
             self._held = None
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         try:
             while not self._over.wait(self._seconds):
-                self._guarded()
-            self._hand_on()
+                self._try_once()
+            self._release_lease()
         except (OperationalError, InterfaceError):
             log.info("the database was stopped first")
         finally:
             connection.close()
 
-    def _guarded(self) -> None:
+    def _try_once(self) -> None:
         try:
             self.once()
         except LeadershipLost as error:

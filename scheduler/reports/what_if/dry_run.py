@@ -1,4 +1,4 @@
-"""Predict what the scheduler would do with one more workload, storing nothing."""
+"""Predict how the scheduler would handle one more workload, without storing anything."""
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -26,10 +26,10 @@ from scheduler.reports.what_if.what_if_cache import SPECS, shared_cache
 
 
 def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: datetime) -> Prediction:
-    """Return what the next cycle would do with this unsaved workload, if nothing else changed until then.
+    """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
-    Raises RateLimited while too many dry runs of its project are in progress, and Conflict if a live
-    workload has its name.
+    Raises RateLimited while too many dry runs in the project are in progress, and Conflict if a live workload
+    has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPECS, cache.observations)
@@ -100,7 +100,7 @@ def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:
 
 
 def shown_eviction(each: RenderedEviction) -> dict[str, Any]:
-    """Return a predicted eviction, with the wording and the redactions of the audit."""
+    """Return a predicted eviction with the same wording and redactions as in the audit."""
     row = each.row
     return {
         "kind": row.kind,

@@ -1,6 +1,6 @@
-"""Preview quota edits with the real scheduler, storing nothing.
+"""Preview quota edits with the real scheduler, without storing anything.
 
-It compares two plans for the next cycle: one with the present quotas, one with the edited ones.
+The preview compares two plans for the next cycle: one with the current quotas, one with the edited quotas.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Hidden:
 
 @dataclass(slots=True)
 class Impact:
-    """Effects of quota edits. `tag` identifies the compared versions; to apply them, send it in If-Match."""
+    """Effects of quota edits. `tag` identifies the compared versions; send it as If-Match to apply them."""
 
     tag: str
     quotas: list[Document]
@@ -73,37 +73,37 @@ def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Imp
     """Return the effects of a draft that `acting` may apply. Raises Invalid if its values are not allowed."""
     drafted = compare(draft)
     with shared_cache() as cache:
-        return _looked_at(acting, drafted, now or timezone.now(), cache)
+        return _build_impact(acting, drafted, now or timezone.now(), cache)
 
 
 def oddities(owner: Department | Project, pool: NodePool, now: datetime | None = None) -> list[Document]:
-    """Return the warnings of a preview for the present quota of an owner."""
+    """Return the preview warnings for an owner's current quota."""
     with shared_cache() as cache:
         seen = observe(now or timezone.now(), SPECS, cache.observations)
     try:
-        queue = _queue_of(owner, seen)
-    except KeyError:  # it was removed since
+        queue = _queue_name(owner, seen)
+    except KeyError:  # the owner was removed in the meantime
         return []
-    return _warned(seen.snapshot, [(queue, pool.name)])
+    return _warning_documents(seen.snapshot, [(queue, pool.name)])
 
 
-def _warned(snapshot: Snapshot, touched: Iterable[tuple[str, str]]) -> list[Document]:
+def _warning_documents(snapshot: Snapshot, touched: Iterable[tuple[str, str]]) -> list[Document]:
     return [
         {"code": w.code, "pool": w.pool, "queue": w.queue, "message": w.message}
         for w in warnings(snapshot, touched)
     ]
 
 
-def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, cache: WhatIfCache) -> Impact:
+def _build_impact(acting: Acting, drafted: Sequence[Drafted], now: datetime, cache: WhatIfCache) -> Impact:
     seen = observe(now, SPECS, cache.observations)
     edited = with_quotas(seen, drafted)
     impact = Impact(tag_of(drafted), [_quota(each) for each in drafted])
-    eyes = reader(acting)
-    touched = [(_queue_of(each.change.owner, seen), each.change.pool.name) for each in drafted]
-    impact.warnings = _warned(edited, touched)
+    viewer = reader(acting)
+    touched = [(_queue_name(each.change.owner, seen), each.change.pool.name) for each in drafted]
+    impact.warnings = _warning_documents(edited, touched)
     if not impact.changes_nothing:
         before, after = _plan(seen.snapshot, seen, cache.layouts), _plan(edited, seen)
-        _compare(impact, before, after, seen, eyes, own_departments(acting))
+        _compare(impact, before, after, seen, viewer, own_departments(acting))
     return impact
 
 
@@ -116,19 +116,19 @@ def with_quotas(seen: ClusterView, drafted: Iterable[Drafted]) -> Snapshot:
     """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in seen.snapshot.queues}
     for each in drafted:
-        name, pool = _queue_of(each.change.owner, seen), each.change.pool.name
-        queues[name] = _edited(queues[name], pool, each)
+        name, pool = _queue_name(each.change.owner, seen), each.change.pool.name
+        queues[name] = _edit_entitlement(queues[name], pool, each)
     return replace(seen.snapshot, queues=tuple(queues[queue.name] for queue in seen.snapshot.queues))
 
 
-def _edited(queue: Queue, pool: str, each: Drafted) -> Queue:
+def _edit_entitlement(queue: Queue, pool: str, each: Drafted) -> Queue:
     present = queue.entitlements.get(pool)
     usage = present.usage if present is not None else Decayed()
     entitled = entitlement(each.after, each.change.owner.rank, usage)
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
-def _queue_of(owner: Department | Project, seen: ClusterView) -> str:
+def _queue_name(owner: Department | Project, seen: ClusterView) -> str:
     names = seen.queues.departments if isinstance(owner, Department) else seen.queues.projects
     return names[owner.pk]
 
@@ -145,20 +145,20 @@ def _quota(each: Drafted) -> Document:
 
 
 def _compare(
-    impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader, departments: set[int] | None
+    impact: Impact, before: Plan, after: Plan, seen: ClusterView, viewer: Reader, departments: set[int] | None
 ) -> None:
-    _shares(impact, before, after, seen, eyes, departments)
+    _shares(impact, before, after, seen, viewer, departments)
     starts, started = _starts(after, seen), _starts(before, seen)
     for handle in sorted(starts.keys() - started.keys()):
-        _named_or_counted(impact, "starts", handle, starts[handle], eyes)
+        _list_or_count(impact, "starts", handle, starts[handle], viewer)
     for handle in sorted(started.keys() - starts.keys()):
-        _named_or_counted(impact, "no_longer_starting", handle, started[handle], eyes)
-    _evictions(impact, before, after, seen, eyes)
-    _reasons(impact, before, after, eyes)
+        _list_or_count(impact, "no_longer_starting", handle, started[handle], viewer)
+    _evictions(impact, before, after, seen, viewer)
+    _reasons(impact, before, after, viewer)
 
 
 def _shares(
-    impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader, departments: set[int] | None
+    impact: Impact, before: Plan, after: Plan, seen: ClusterView, viewer: Reader, departments: set[int] | None
 ) -> None:
     was = {(report.queue, report.pool): report for report in before.queues}
     for report in after.queues:
@@ -166,15 +166,15 @@ def _shares(
         if old.share == report.share:
             continue
         owner = seen.queues.owners[report.queue]
-        if _sees_queue(owner, eyes, departments):
+        if _sees_queue(owner, viewer, departments):
             impact.shares.append(_share(owner, old, report))
         else:
             impact.hidden.shares += 1
 
 
-def _sees_queue(owner: Owner, eyes: Reader, departments: set[int] | None) -> bool:
+def _sees_queue(owner: Owner, viewer: Reader, departments: set[int] | None) -> bool:
     if owner.project_id is not None:
-        return eyes.sees(owner.project_id)
+        return viewer.sees(owner.project_id)
     return departments is None or owner.department_id in departments
 
 
@@ -190,7 +190,7 @@ def _share(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
 
 
 def _starts(plan: Plan, seen: ClusterView) -> Mapping[str, Document]:
-    """Return the workloads that the plan starts, at once or as soon as victims have stopped, with places."""
+    """Return the workloads that the plan starts, at once or after their victims have stopped."""
     standing = {workload.name for workload in seen.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:
@@ -209,17 +209,17 @@ def _places(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 
-def _named_or_counted(impact: Impact, what: str, handle: str, entry: Document, eyes: Reader) -> None:
+def _list_or_count(impact: Impact, what: str, handle: str, entry: Document, viewer: Reader) -> None:
     project, _, name = handle.partition("/")
-    if eyes.sees_named(project):
+    if viewer.sees_named(project):
         getattr(impact, what).append({"project": project, "workload": name, **entry})
     else:
         setattr(impact.hidden, what, getattr(impact.hidden, what) + 1)
 
 
-def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader) -> None:
+def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, viewer: Reader) -> None:
     anyway = {(each.workload, each.kind) for bundle in before.bundles for each in bundle.evictions}
-    for each in render(eyes, predicted_evictions(after.bundles, seen)):
+    for each in render(viewer, predicted_evictions(after.bundles, seen)):
         row = each.row
         if (f"{row.project_name}/{row.workload_name}", row.kind) in anyway:
             continue
@@ -230,14 +230,14 @@ def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eye
             impact.hidden.evicted_gpus += row.gpu_milli / MILLI
 
 
-def _reasons(impact: Impact, before: Plan, after: Plan, eyes: Reader) -> None:
+def _reasons(impact: Impact, before: Plan, after: Plan, viewer: Reader) -> None:
     was = {refusal.workload: refusal for refusal in before.refusals}
     for refusal in after.refusals:
         old = was.get(refusal.workload)
         if old is not None and _reason(old) != _reason(refusal):
             first = redacted(refusal.blockers[0], refusal.workload)
             entry = {"before": _reason(old), "after": str(first.reason), "message": first.message}
-            _named_or_counted(impact, "reasons", refusal.workload, entry, eyes)
+            _list_or_count(impact, "reasons", refusal.workload, entry, viewer)
 
 
 def _reason(refusal: Refusal) -> str:

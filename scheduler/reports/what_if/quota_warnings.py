@@ -26,23 +26,23 @@ class Warned:
 def warnings(snapshot: model.Snapshot, touched: Iterable[tuple[str, str]]) -> list[Warned]:
     """Return the warnings for edited (queue, pool) pairs and the departments above them."""
     queues = {queue.name: queue for queue in snapshot.queues}
-    held, non_preemptible = _held(snapshot, queues)
+    held, non_preemptible = _allocations(snapshot, queues)
     result: list[Warned] = []
     checked: set[tuple[str, str]] = set()
     for name, pool in touched:
         queue = queues[name]
-        result += _of_queue(queue, pool, held[name, pool], non_preemptible[name, pool])
+        result += _queue_warnings(queue, pool, held[name, pool], non_preemptible[name, pool])
         top = queues[queue.parent] if queue.parent else queue
         if (top.name, pool) not in checked:
             checked.add((top.name, pool))
-            result += _of_department(top, pool, queues)
+            result += _department_warnings(top, pool, queues)
         if queue.parent is None and ("", pool) not in checked:
             checked.add(("", pool))
-            result += _of_pool(pool, snapshot)
+            result += _pool_warnings(pool, snapshot)
     return result
 
 
-def _of_queue(queue: model.Queue, pool: str, held: Sums, non_preemptible: Sums) -> Iterator[Warned]:
+def _queue_warnings(queue: model.Queue, pool: str, held: Sums, non_preemptible: Sums) -> Iterator[Warned]:
     entitled = queue.entitlements.get(pool, model.Entitlement())
     for kind, resource in enumerate(RESOURCES):
         quota, limit = entitled.quota[kind], entitled.limit[kind]
@@ -61,11 +61,11 @@ def _of_queue(queue: model.Queue, pool: str, held: Sums, non_preemptible: Sums) 
             )  # fmt: skip
 
 
-def _of_department(top: model.Queue, pool: str, queues: Mapping[str, model.Queue]) -> Iterator[Warned]:
+def _department_warnings(top: model.Queue, pool: str, queues: Mapping[str, model.Queue]) -> Iterator[Warned]:
     own = top.entitlements.get(pool, model.Entitlement()).quota
     inner = [queue for queue in queues.values() if queue.parent == top.name]
     quotas = [queue.entitlements.get(pool, model.Entitlement()).quota for queue in inner]
-    for kind, resource, quota in _finite(own):
+    for kind, resource, quota in _finite_bounds(own):
         total = _sum(bounds[kind] for bounds in quotas)
         if total is None or total > quota:
             yield Warned(
@@ -75,7 +75,7 @@ def _of_department(top: model.Queue, pool: str, queues: Mapping[str, model.Queue
             )  # fmt: skip
 
 
-def _of_pool(pool: str, snapshot: model.Snapshot) -> Iterator[Warned]:
+def _pool_warnings(pool: str, snapshot: model.Snapshot) -> Iterator[Warned]:
     has = [0, 0, 0]
     for node in snapshot.nodes:
         if node.pool == pool and node.state in UP:
@@ -92,7 +92,7 @@ def _of_pool(pool: str, snapshot: model.Snapshot) -> Iterator[Warned]:
             )  # fmt: skip
 
 
-def _finite(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
+def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
     for kind, resource in enumerate(RESOURCES):
         bound = bounds[kind]
         if bound is not None:
@@ -108,10 +108,10 @@ def _sum(bounds: Iterable[int | None]) -> int | None:
     return total
 
 
-def _held(
+def _allocations(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
-    """Return allocations by queue and pool, and the non-preemptible part of them."""
+    """Return total and non-preemptible allocations, each by queue and pool."""
     held: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}

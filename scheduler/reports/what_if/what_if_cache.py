@@ -1,6 +1,6 @@
 """Cache of observations and layouts, shared by the dry runs of this process.
 
-It only saves time: unchanged rows are not read again, and layouts are updated instead of rebuilt.
+The cache only saves time: unchanged rows are not read again, and layouts are updated instead of rebuilt.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _free = Lock()
 
 @contextmanager
 def shared_cache() -> Iterator[WhatIfCache]:
-    """Lend the cache to one caller at a time; a caller that would wait too long gets an empty one."""
+    """Lend the cache to one caller at a time. A caller that has waited for PATIENCE gets an empty cache."""
     if not _free.acquire(timeout=PATIENCE):
         yield WhatIfCache()
         return
