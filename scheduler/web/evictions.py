@@ -1,4 +1,4 @@
-"""Pages of evictions, with the rule and numbers of each."""
+"""Pages of evictions, with their rules and numbers."""
 
 from datetime import datetime, time
 from typing import Any
@@ -87,9 +87,9 @@ def filtered(acting: Acting, filters: dict[str, str], zone: ZoneInfo) -> QuerySe
 
 
 def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Return the time that an address names, in `zone` where it names none; None where it names no time.
+    """Parse a time from a URL, in `zone` if it has no offset. Return None if the text is not a time.
 
-    A day stands for its first moment, or for its last where `end` is set.
+    A date stands for the first moment of the day, or for the last moment if `end` is set.
     """
     try:
         if day := parse_date(text):  # first, because a date also parses as midnight
@@ -101,6 +101,6 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
 
 
 def sides(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the queues of the victim and of the preemptor that the reader may see, with titles."""
+    """Return the visible queues of the victim and the preemptor, with titles."""
     parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

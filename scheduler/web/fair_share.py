@@ -71,7 +71,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": pools,
         "pool": pool,
         "tree": [
-            (_drawn(top, scale), [_drawn(each, scale) for each in children] if is_open else [], len(children))
+            (
+                _with_bar(top, scale),
+                [_with_bar(each, scale) for each in children] if is_open else [],
+                len(children),
+            )
             for top, children, is_open in tree
         ],
         "few": few,
@@ -82,7 +86,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _drawn(each: Standing, scale: int) -> tuple[Standing, Bar]:
+def _with_bar(each: Standing, scale: int) -> tuple[Standing, Bar]:
     label = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
     return each, quota_bar(
         allocated=each.allocated,

@@ -15,12 +15,12 @@ from scheduler.reports.fair_share.trace import UNITS, share_trace
 @require_GET
 def trace(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
-    story = share_trace(acting=request.acting, owner=owner, pool=where)
+    traces = share_trace(acting=request.acting, owner=owner, pool=where)
     context = {
         "owner": owner,
         "pool": where,
-        "chapters": [(each, UNITS[each.resource]) for each in story],
-        "others": [(each, UNITS[each.resource]) for each in story if each.resource != "gpu"],
+        "chapters": [(each, UNITS[each.resource]) for each in traces],
+        "others": [(each, UNITS[each.resource]) for each in traces if each.resource != "gpu"],
         "back": f"{reverse('quotas')}?pool={where.name}",
     }
     return page(

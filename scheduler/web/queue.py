@@ -14,7 +14,7 @@ from berth.server.web.pages import Request, page, signed_in
 from projects.access import visible_pools
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, queued_workloads
 
-Waits = tuple[Any, datetime | None, bool]  # expected start; whether a cycle has evaluated it
+Waits = tuple[Any, datetime | None, bool]  # workload, expected start, evaluated by a cycle
 COLUMNS: tuple[Column[Waits], ...] = (
     Column(
         "position",

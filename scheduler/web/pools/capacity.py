@@ -1,4 +1,4 @@
-"""GPUs of pools: total, allocated, free, booting."""
+"""GPU capacity of pools: total, allocated, free and booting."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scheduler.web.quotas.queue_rows import held_by_project
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Milli-GPU."""
+    """Capacity in milli-GPU."""
 
     total: int
     allocated: int

@@ -27,7 +27,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """`rows`: the latest changes, newest first; `more` earlier ones are in the chart alone."""
+    """Node counts over time.
+
+    `rows` lists the latest changes, newest first. `more` counts earlier changes, which only the chart shows.
+    """
 
     span: str
     begin: datetime
@@ -39,7 +42,7 @@ class Course:
 
 
 def course_of(pool: NodePool, now: datetime, span: str) -> Course:
-    """`span`: a key of SPANS; the usual one for anything else."""
+    """Return the node counts over `span`, a key of SPANS. Any other value selects the default span."""
     span = span if span in SPANS else USUAL
     points = capacity_over_time(pool, now=now, span=SPANS[span][1])
     latest = points[-1]

@@ -55,19 +55,19 @@ def file_of_pool(request: Request, pool: NodePool, now: datetime) -> StreamingHt
     """Return the CSV file of the device map or the capacity chart, if requested."""
     file_format = request.GET.get("format", "")
     if file_format == "nodes":
-        return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _nodes(pool))
+        return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _node_rows(pool))
     if file_format == "course":
         span = request.GET.get("span", "")
         return csv_file(
             request,
             f"capacity-of-{pool.name}",
             COURSE_HEADS,
-            _course(pool, now, span if span in SPANS else USUAL),
+            _course_rows(pool, now, span if span in SPANS else USUAL),
         )
     return None
 
 
-def _nodes(pool: NodePool) -> Iterator[list[Any]]:
+def _node_rows(pool: NodePool) -> Iterator[list[Any]]:
     held = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by().values_list("node")
     milli = dict(held.annotate(n=Sum(F("gpu_milli") * F("devices__len"))))
     for node in Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal"):
@@ -77,7 +77,7 @@ def _nodes(pool: NodePool) -> Iterator[list[Any]]:
         ]  # fmt: skip
 
 
-def _course(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
+def _course_rows(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
     for point in capacity_over_time(pool, now=now, span=SPANS[span][1]):
         at = datetime.fromtimestamp(point.at, UTC)
         yield [at, point.desired, point.current, point.pending, point.draining]

@@ -19,7 +19,7 @@ HELD_BY_OTHERS = "hue-other"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod's part of one device. `pod` is None where the project is not visible."""
+    """A pod's part of one device. `pod` is None if the project is not visible."""
 
     pod: Pod | None
     milli: int
@@ -34,7 +34,7 @@ class Holder:
 class Device:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    promised: str = ""  # the workload with the reservation
+    promised: str = ""  # handle of the workload with the reservation
 
     @property
     def held(self) -> int:
@@ -83,16 +83,16 @@ class NodeMap:
 
 
 def node_maps(acting: Acting, pools: Iterable[NodePool]) -> list[NodeMap]:
-    """Return maps of live nodes in order of pool and ordinal."""
+    """Return maps of live nodes, ordered by pool and ordinal."""
     return maps_of(acting, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool"))
 
 
 def maps_of(acting: Acting, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return maps of these nodes in their order."""
+    """Return maps of the given nodes, in the same order."""
     visible = set(visible_projects(acting).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, [Device(index) for index in range(node.gpus)]) for node in nodes}
-    _fill(maps, visible)
-    _promise(maps, visible)
+    _add_allocations(maps, visible)
+    _add_reservations(maps, visible)
     return list(maps.values())
 
 
@@ -111,7 +111,7 @@ def legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     return [(colour, name, milli) for (_, name, colour), milli in sorted(held.items())]
 
 
-def _fill(maps: dict[int, NodeMap], visible: set[int]) -> None:
+def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
     rows = (
         Allocation.objects.filter(released_at__isnull=True, node__in=list(maps))
         .select_related("pod__workload__project")
@@ -131,7 +131,7 @@ def _fill(maps: dict[int, NodeMap], visible: set[int]) -> None:
                 each.devices[index].holders.append(holder)
 
 
-def _promise(maps: dict[int, NodeMap], visible: set[int]) -> None:
+def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:
     rows = Reservation.objects.filter(node__in=list(maps)).select_related("workload__project").order_by("pk")
     for row in rows:
         seen = row.workload.project_id in visible

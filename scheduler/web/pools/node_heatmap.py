@@ -1,4 +1,4 @@
-"""All nodes of a large pool in one picture, coloured by utilization."""
+"""Heatmap of all nodes in a large pool, coloured by allocation."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pools.models.node import ALIVE, NodeState
 from scheduler.models import Allocation
 
 CELL, GAP = 10, 2
-WIDEST = 100  # squares in a row
+WIDEST = 100  # maximum squares per row
 TITLES = {
     "full": "full",
     "most": "more than half allocated",
@@ -46,7 +46,7 @@ class Tone:
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
-    """Return the squares in order of ordinals, row by row."""
+    """Squares for all nodes, row by row in the order of ordinals."""
 
     width: int
     height: int
@@ -58,13 +58,13 @@ def mosaic_of(pool: NodePool) -> Mosaic:
     """Build the heatmap with two queries."""
     nodes = Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal", "pk")
     rows = list(nodes.values_list("pk", "state", "gpus", "cpu_milli"))
-    held, columns = _held(pool), min(WIDEST, max(1, ceil(sqrt(4 * len(rows)))))
+    held, columns = _allocated_by_node(pool), min(WIDEST, max(1, ceil(sqrt(4 * len(rows)))))
     squares: dict[str, list[str]] = defaultdict(list)
     for place, (pk, state, gpus, cpu) in enumerate(rows):
         gpu_held, cpu_held = held.get(pk, (0, 0))
         part = (gpu_held, gpus * MILLI) if gpus else (cpu_held, cpu)
         row, column = divmod(place, columns)
-        squares[_kind(state, *part)].append(f"M{column * CELL} {row * CELL}{_SQUARE}")
+        squares[_tone_kind(state, *part)].append(f"M{column * CELL} {row * CELL}{_SQUARE}")
     tones = [Tone(kind, title, len(squares[kind]), "".join(squares[kind])) for kind, title in TITLES.items()
              if squares[kind]]  # fmt: skip
     summary = ", ".join(f"{tone.nodes} {tone.title}" for tone in tones)
@@ -75,7 +75,7 @@ def mosaic_of(pool: NodePool) -> Mosaic:
 _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"
 
 
-def _held(pool: NodePool) -> Mapping[int, tuple[int, int]]:
+def _allocated_by_node(pool: NodePool) -> Mapping[int, tuple[int, int]]:
     """Return milli-GPU and milli-CPU by node."""
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
@@ -84,7 +84,7 @@ def _held(pool: NodePool) -> Mapping[int, tuple[int, int]]:
     return {node: (gpu or 0, cpu or 0) for node, gpu, cpu in sums}
 
 
-def _kind(state: str, held: int, whole: int) -> str:
+def _tone_kind(state: str, held: int, whole: int) -> str:
     if state != NodeState.READY:
         return BY_STATE[NodeState(state)]
     if not held:

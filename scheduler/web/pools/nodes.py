@@ -28,11 +28,11 @@ STEPS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class PoolNodes:
-    """`maps` with what may be done to each; `mosaic` where there are too many to show at once."""
+    """Nodes on a page. `maps` includes each node's actions; `mosaic` is set if there are too many to show."""
 
     maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
     slice: Slice[Node]
-    states: Sequence[tuple[str, int]]  # states with their numbers of nodes
+    states: Sequence[tuple[str, int]]  # states with node counts
     state: str
     find: str
     mosaic: Mosaic | None
@@ -46,7 +46,7 @@ def nodes_of(request: Request, pool: NodePool) -> PoolNodes:
     large = total > SMALL
     state, find = (request.GET.get(name, "") if large else "" for name in ("state", "find"))
     find = find.replace("\0", "")[:64]
-    rows = _chosen(alive, state if state in counts else "", find)
+    rows = _filter_nodes(alive, state if state in counts else "", find)
     shown = slice_of(
         rows.select_related("pool"), {"number": "ordinal"}, sort="number", default="number",
         cursor=request.GET.get("nodes", "") if large else "", size=AT_ONCE if large else SMALL,
@@ -64,7 +64,7 @@ def nodes_of(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def held_by(acting: Acting, pool: NodePool) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) of visible projects by name; the others come last as one entry."""
+    """Return (hue, project, milli-GPU) of visible projects by name, then one entry for all others."""
     visible = set(visible_projects(acting).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")
@@ -75,6 +75,6 @@ def held_by(acting: Acting, pool: NodePool) -> list[tuple[str, str, int]]:
     return [*segments, (HELD_BY_OTHERS, "Other projects", others)] if others else segments
 
 
-def _chosen(alive: QuerySet[Node], state: str, find: str) -> QuerySet[Node]:
+def _filter_nodes(alive: QuerySet[Node], state: str, find: str) -> QuerySet[Node]:
     rows = alive.filter(state=state) if state else alive
     return rows.filter(name__icontains=find) if find else rows

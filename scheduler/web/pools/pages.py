@@ -57,16 +57,16 @@ class Row:
 
     @property
     def allocation(self) -> float | None:
-        """Percent."""
+        """Allocated GPUs in percent."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 
-def _visible(request: Request) -> QuerySet[NodePool]:
+def _visible_pools(request: Request) -> QuerySet[NodePool]:
     return selectors.pools().filter(pk__in=visible_pools(request.acting))
 
 
 def _ready(pool: Any) -> int:
-    """Return the counts of the selector."""
+    """Return the number of ready nodes, which the selector annotates."""
     return int(pool.nodes_ready)
 
 
@@ -92,7 +92,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = [Row(pool, total_gpus([pool])) for pool in _visible(request)]
+    rows = [Row(pool, total_gpus([pool])) for pool in _visible_pools(request)]
     listing = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
     if file := exported(request, listing):
         return file
@@ -108,7 +108,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_GET
 def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
-    pool = get_object_or_404(_visible(request), name=name)
+    pool = get_object_or_404(_visible_pools(request), name=name)
     running_it = may(request.acting, Action.ADMINISTER)
     now = timezone.now()
     history = history_of(request, pool, running_it=running_it)
@@ -124,7 +124,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "course": course_of(pool, now, request.GET.get("span", "")),
         "spans": SPANS,
         "pieces": pieces,
-        "piece_bars": [(level, _part(level, pieces)) for level in pieces.levels] if pieces else [],
+        "piece_bars": [(level, _level_bar(level, pieces)) for level in pieces.levels] if pieces else [],
         "costs": costs,
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
@@ -140,12 +140,12 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return the tone of an event; an order that returned too few nodes is a warning."""
+    """Return the tone of an event. A node order that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")
 
 
-def _part(level: Level, of: Fragmentation) -> Bar:
+def _level_bar(level: Level, of: Fragmentation) -> Bar:
     label = f"{level.nodes} of {of.nodes} nodes have {level.gpus} GPUs free"
     return stacked([(level.nodes, "used")], of.nodes, label)

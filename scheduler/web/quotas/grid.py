@@ -1,4 +1,4 @@
-"""The quota grid of all departments and projects in all pools."""
+"""Quota grid of all departments and projects in all pools."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ USUAL = tuple(name for name, field in FIELDS.items() if field.usual)
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The query of the page; invalid parameters are ignored."""
+    """Query parameters of the page. Invalid parameters are ignored."""
 
     every: Sequence[NodePool]
     pools: Sequence[NodePool]
@@ -39,7 +39,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Header of a pool; the sum of department quotas is shown to readers who see all departments."""
+    """Header of a pool. Only readers who see all departments see the sum of department quotas."""
 
     pool: NodePool
     columns: int
@@ -79,7 +79,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "edge": query.fields[0],
         "fields": [(name, FIELDS[name]) for name in query.fields],
         "columns": [(pool, name, FIELDS[name]) for pool in query.pools for name in query.fields],
-        "heads": _heads(grid, administers=administers),
+        "heads": _pool_heads(grid, administers=administers),
         "all_fields": [(name, field, name in query.fields) for name, field in FIELDS.items()],
         "all_pools": [(pool, pool in query.pools) for pool in query.every],
         "departments": departments(request.acting),
@@ -89,9 +89,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "narrowed": bool(query.search or query.within),
     }
     part = "scheduler/quotas/grid_rows.html" if "rows" in request.GET else "scheduler/quotas/grid_table.html"
-    answer = page(request, "scheduler/quotas/grid.html", context, inner=part)
-    answer.headers["X-Next-Rows"] = str(after if after < len(grid.rows) else "")
-    return answer
+    response = page(request, "scheduler/quotas/grid.html", context, inner=part)
+    response.headers["X-Next-Rows"] = str(after if after < len(grid.rows) else "")
+    return response
 
 
 def looked(query: QueryDict, acting: Acting) -> Looked:
@@ -121,7 +121,7 @@ def lines(rows: Iterable[Row]) -> Iterable[list[Any]]:
         yield [row.top_name, "" if row.is_department else row.name, *cells]
 
 
-def _heads(grid: Table, *, administers: bool) -> list[Head]:
+def _pool_heads(grid: Table, *, administers: bool) -> list[Head]:
     has = capacity(grid.pools) if administers else {}
     tops = [row for row in grid.rows if row.is_department]
     heads_ = []

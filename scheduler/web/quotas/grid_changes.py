@@ -34,29 +34,31 @@ Place = tuple[str, str]  # key of the owner, name of the pool
 @signed_in
 @require_POST
 def submit(request: Request) -> HttpResponse:
-    """Return the preview as HTML, or as JSON the changes that were applied, conflict or are invalid."""
+    """Return the preview as HTML, or JSON with the applied, conflicting or invalid changes."""
     typed: Sequence[Typed] = ()
     try:
         typed = read_typed(request.acting, request.POST.get("draft", ""))
         comment = request.POST.get("comment", "").replace("\x00", "")[:500].strip()
         draft = Draft(changes_of(typed), comment, _expiry(request))
-        if stale := _overtaken(request.acting, typed):
+        if stale := _conflicting_quotas(request.acting, typed):
             return JsonResponse({"theirs": stale, "latest": latest()}, status=412)
         if request.POST.get("do") != "apply":
-            return _previewed(request, draft)
+            return _render_preview(request, draft)
         apply_draft(acting=request.acting, draft=draft, expected="-".join(each.version for each in typed))
     except Invalid as error:
         return JsonResponse({"faults": list(faults_of(typed, error))}, status=422)
     except PreconditionFailed:
-        return JsonResponse({"theirs": _overtaken(request.acting, typed), "latest": latest()}, status=412)
+        return JsonResponse(
+            {"theirs": _conflicting_quotas(request.acting, typed), "latest": latest()}, status=412
+        )
     now = present(request.acting, {(each.key, each.pool.name): {} for each in typed})
-    return JsonResponse({"applied": _applied(typed), "latest": latest(), "theirs": now})
+    return JsonResponse({"applied": _applied_message(typed), "latest": latest(), "theirs": now})
 
 
 @signed_in
 @require_GET
 def updates(request: Request) -> JsonResponse:
-    """Return the changes by others since the page was loaded; `reload` if the rows themselves changed."""
+    """Return the changes since the page was loaded. `reload` is true if there are too many to list."""
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
     changes = list(quota_changes(request.acting).filter(pk__gt=last_seen).order_by("pk")[: MOST_CHANGES + 1])
@@ -103,7 +105,7 @@ def latest() -> int:
 
 
 def _expiry(request: Request) -> datetime | None:
-    """Return when the change expires, or None for never.
+    """Return the time at which the change expires, or None if it never expires.
 
     A time without an offset is in the reader's time zone. Raises Invalid.
     """
@@ -120,7 +122,7 @@ def _expiry(request: Request) -> datetime | None:
     return expiry
 
 
-def _applied(typed: Sequence[Typed]) -> str:
+def _applied_message(typed: Sequence[Typed]) -> str:
     removals = sum(each.removes for each in typed)
     parts = [
         f"{counted(count, 'quota')} {what}"
@@ -130,23 +132,23 @@ def _applied(typed: Sequence[Typed]) -> str:
     return f"{', '.join(parts)}."
 
 
-def _previewed(request: Request, draft: Draft) -> HttpResponse:
+def _render_preview(request: Request, draft: Draft) -> HttpResponse:
     impact = preview(acting=request.acting, draft=draft)
     context = {"impact": impact, "pools": by_pool(impact), "count": len(draft.changes)}
     return render(request, "scheduler/quotas/grid_preview.html", context)
 
 
-def _overtaken(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
-    """Return the quotas of the draft that have changed since it was begun."""
+def _conflicting_quotas(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
+    """Return the draft's quotas that have changed since the draft was started."""
     each_now = present(acting, {(each.key, each.pool.name): {} for each in typed})
     versions = {(each.key, each.pool.name): each.version for each in typed}
     moved = [row for row in each_now if row["version"] != versions[row["owner"], row["pool"]]]
-    by = _who([row["owner"] for row in moved])
+    by = _last_changes([row["owner"] for row in moved])
     return [{**row, **by.get((row["owner"], row["pool"]), {"by": "Someone else"})} for row in moved]
 
 
-def _who(keys: Sequence[str]) -> dict[Place, dict[str, Any]]:
-    """Return the user and time of the last change of each quota."""
+def _last_changes(keys: Sequence[str]) -> dict[Place, dict[str, Any]]:
+    """Return the user and time of each quota's last change."""
     result: dict[Place, dict[str, Any]] = {}
     wanted = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MOST_CHANGES] if wanted else ():

@@ -17,7 +17,7 @@ from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_at, remo
 from scheduler.web.quotas.grid_table import owners_of
 
 MOST_QUOTAS = 1000
-LONGEST = 60  # characters of a cell
+LONGEST = 60  # maximum characters per cell
 
 Owner = Department | Project
 
@@ -42,14 +42,14 @@ class Typed:
 
 
 def read_typed(acting: Acting, text: str) -> list[Typed]:
-    """`{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
+    """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
-    Raises Invalid, and Forbidden where the person may not set one of them.
+    Raises Invalid, and Forbidden if the user may not set one of the quotas.
     """
-    cells, versions = _opened(text)
+    cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}
-    for key, pool, name, text_of_cell in cells:
-        result.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
+    for key, pool, name, cell_text in cells:
+        result.setdefault(f"{key}/{pool}", {})[name] = cell_text
     if not result:
         raise Invalid([Problem("draft", "No changes to apply", "", "at least one cell")])
     if len(result) > MOST_QUOTAS:
@@ -68,7 +68,7 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
 
 
 def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
-    """Raises Invalid with every error; `cell_of` maps them to cells."""
+    """Return the changes. Raises Invalid with all errors, which `faults_of` maps to cells."""
     stored, problems, result = stored_quotas([(each.owner, each.pool) for each in typed]), [], []
     for number, each in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(each.owner, each.pool))
@@ -88,7 +88,7 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
 
 
 def _columns(each: Typed, *, alike: bool) -> Columns | None:
-    """Return None if the quota is to be deleted. Raises Invalid."""
+    """Return the columns to set, or None to delete the quota. Raises Invalid."""
     if each.removes:
         return None
     if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
@@ -100,7 +100,7 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
 
 
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
-    """Return each problem with its cell, if it has one."""
+    """Yield each problem, with its cell if there is one."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":
@@ -121,7 +121,7 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
         }
 
 
-def _opened(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
+def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
     """Parse the submitted cells and versions. Raises Invalid."""
     garbled = Invalid(
         [Problem("draft", "is not a valid draft", shown(text[:40]), "the JSON that the grid sends")]

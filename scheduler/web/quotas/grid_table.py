@@ -1,6 +1,6 @@
 """Rows and columns of the quota grid.
 
-Rows are read as plain tuples, all of them, for sums and order; only some at a time are drawn.
+All rows are read, as plain tuples, for sums and ordering. Only one batch of rows is rendered at a time.
 """
 
 from collections import defaultdict
@@ -19,12 +19,12 @@ from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
 
-Values = Mapping[str, Any]  # by database column
+Values = Mapping[str, Any]  # values by database column
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One stored quota; `version` is the one that drafts refer to."""
+    """One stored quota. Drafts refer to its `version`."""
 
     version: str
     values: Values
@@ -32,9 +32,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`promised`: of a department, what its projects are given of this (None: one is unlimited).
+    """A cell of the grid. In a department's row, `promised` is the sum of the project quotas.
 
-    `there` False: there is no quota, which counts as one that sets nothing and is not the same.
+    `there` is False without a quota, which acts like a quota of default values but is shown differently.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the grid. `known` False: a department whose own numbers the reader may not see."""
+    """A row of the grid. `numbers_visible` is False for a department whose numbers are hidden."""
 
     key: str
     name: str
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(slots=True)
 class Table:
-    """All rows in order; `drawn` adds cells to some. `tenants`: number of rows without filters."""
+    """All rows in order. `drawn` returns some rows with cells. `tenants` counts rows without filters."""
 
     pools: Sequence[NodePool]
     fields: Sequence[str]
@@ -114,7 +114,7 @@ def table(
     acting: Acting, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
     sort: str = "name",
 ) -> Table:  # fmt: skip
-    """Return the grid. `search`: part of a name; `within`: a department; `sort`: order within departments."""
+    """Return the grid, filtered by part of a name and by department, and sorted within departments."""
     every = _rows(acting, pools)
     result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
     for top, children in every:
@@ -123,7 +123,7 @@ def table(
         fits = not search or search in top.name
         chosen = children if fits else [row for row in children if search in row.name]
         if fits or chosen:
-            result.rows += [top, *_ordered(chosen, pools, sort)]
+            result.rows += [top, *_sort_rows(chosen, pools, sort)]
     return result
 
 
@@ -133,7 +133,7 @@ def held_values(row: Held | None, name: str) -> str:
 
 
 def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
-    """Return milli-GPU of each pool's current nodes."""
+    """Return the milli-GPU of current nodes by pool."""
     nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
     return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
 
@@ -141,7 +141,7 @@ def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
 def stored(
     acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
 ) -> dict[str, dict[int, Held]]:
-    """Return visible quotas by owner and pool, of all owners or of those in `keys`."""
+    """Return visible quotas by owner and pool, for all owners or only for `keys`."""
     result: dict[str, dict[int, Held]] = defaultdict(dict)
     rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
     if keys is not None:
@@ -176,7 +176,7 @@ def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, int, str], tuple[int, int]]:
-    """Return (sum, number of unlimited ones) of the project quotas by department, pool and field."""
+    """Return the sum of project quotas and the unlimited count, by department, pool and field."""
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
@@ -190,8 +190,8 @@ def _sums(
     return result
 
 
-def _ordered(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
-    """Sort by name, or by a value in one pool such as "gpu.train"; "-" reverses, unlimited is highest."""
+def _sort_rows(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
+    """Sort by name, or by a value in one pool such as "gpu.train". "-" reverses; unlimited is highest."""
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
     pool = next((each for each in pools if each.name == where), None)

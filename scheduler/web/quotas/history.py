@@ -121,7 +121,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
 
 
 def listed_changes(acting: Acting, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """Return changes of visible quotas, and only the number of the others."""
+    """Return the changes to visible quotas, and only the number of hidden ones."""
     changes, seen = list(rows), Scope(acting)
     undone = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
@@ -151,12 +151,12 @@ def listed_changes(acting: Acting, rows: Iterable[QuotaChange]) -> list[ListedCh
 
 
 def _entry(each: Mapping[str, Any]) -> Entry:
-    before, after = (_plain(each[side] or {}) for side in ("before", "after"))
+    before, after = (_merge_weights(each[side] or {}) for side in ("before", "after"))
     return Entry(each["name"], each["pool"], not after, differences(before, after))
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the weights if all resources have the same."""
+def _merge_weights(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the weights if they are equal for all resources."""
     weights = values.get("weight")
     if isinstance(weights, dict) and len(set(weights.values())) == 1:
         return {**values, "weight": next(iter(weights.values()))}

@@ -12,7 +12,7 @@ PARTS = ("removed", "warnings", "shares", "starts", "no_longer_starting", "evict
 
 @dataclass(slots=True)
 class InPool:
-    """Effects on one pool; `name` is empty for effects on no single pool."""
+    """Effects on one pool. `name` is empty for effects that belong to no single pool."""
 
     name: str
     removed: list[Entry] = field(default_factory=list)
@@ -36,7 +36,7 @@ class InPool:
 
 
 def by_pool(impact: Impact) -> list[InPool]:
-    """Return effects by pool name; those of no pool come last."""
+    """Return effects by pool name. Effects without a pool come last."""
     pools: dict[str, InPool] = {}
     for part in PARTS:
         for entry in getattr(impact, part):

@@ -23,14 +23,14 @@ Key = tuple[str, int]  # ("department" | "project", id)
 
 @dataclass
 class Line:
-    """One queue in one pool, or summed over several. GPUs in thousandths; a quota of None is unlimited."""
+    """One queue in one or several pools, in milli-GPU. A quota of None is unlimited."""
 
     owner: Owner
     quotas: list[Quota] = field(default_factory=list)
     share: int | None = None
     allocated: int = 0
     waiting: int = 0
-    numbers_visible: bool = True  # False: a department whose own numbers the person may not see
+    numbers_visible: bool = True  # False if the user may not see a department's own numbers
     children: list["Line"] = field(default_factory=list)
     scale: int = 0  # value at the end of the longest bar
 
@@ -52,11 +52,11 @@ class Line:
     @property
     def gpus(self) -> int | None:
         """GPU quota; None if one of the quotas is unlimited."""
-        return _total(quota.gpu_milli for quota in self.quotas)
+        return _sum_or_none(quota.gpu_milli for quota in self.quotas)
 
     @property
     def limit(self) -> int | None:
-        return _total(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
+        return _sum_or_none(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
 
     @property
     def beyond(self) -> int:
@@ -64,8 +64,8 @@ class Line:
 
     @property
     def promised(self) -> int | None:
-        """The sum of its projects' quotas."""
-        return _total(child.gpus for child in self.children)
+        """Sum of the department's project quotas."""
+        return _sum_or_none(child.gpus for child in self.children)
 
     @property
     def oversold(self) -> bool:
@@ -120,7 +120,7 @@ def held_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 
 def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return milli-GPU of gangs pending for one of these pools, by project."""
+    """Return pending milli-GPU by project, for workloads that allow one of these pools."""
     rows = (
         Workload.objects.filter(
             phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
@@ -150,7 +150,7 @@ def _shares(acting: Acting, pools: list[NodePool]) -> dict[Key, int]:
 def _key(project: int | None, department: int | None) -> Key:
     if project is not None:
         return "project", project
-    assert department is not None, "the database holds that there is one owner"
+    assert department is not None, "the database guarantees that there is one owner"
     return "department", department
 
 
@@ -171,7 +171,7 @@ def _label(line: Line) -> str:
     )
 
 
-def _total(amounts: Iterable[int | None]) -> int | None:
+def _sum_or_none(amounts: Iterable[int | None]) -> int | None:
     total = 0
     for amount in amounts:
         if amount is None:

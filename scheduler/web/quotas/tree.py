@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def rights(acting: Acting, top: Line) -> dict[str, bool]:
-    """Return what this person may edit in a department and its projects."""
+    """Return the user's permissions in a department and its projects."""
     assert isinstance(top.owner, Department)
     edits = may(acting, Action.EDIT, top.owner)
     return {"quota": may(acting, Action.ADMINISTER), "edit": edits, "projects": edits}

@@ -97,7 +97,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 def first_text(acting: Acting, query: Mapping[str, str]) -> str:
     """Return the text of a template, of another workload under a new name, or of an example."""
     if (template := _template(acting, query.get("template", ""))) is not None:
-        return _begun(template)
+        return _template_document(template)
     if (like := _workload(acting, query.get("like", ""))) is not None:
         return written(like, name=f"{like.name[:60]}-2")
     mine = open_projects(acting)
@@ -127,12 +127,12 @@ def template_text(text: str) -> str:
 
 
 def kept_text(acting: Acting, like: str) -> tuple[str, str]:
-    """Return a workload's document without name and project, and its name."""
+    """Return a workload's document without name and project, and the workload's name."""
     workload = _workload(acting, like)
     return (template_text(written(workload)), workload.name) if workload is not None else (BARE, "")
 
 
-def _begun(template: Template) -> str:
+def _template_document(template: Template) -> str:
     """Return the template's text, including comments, with name and project."""
     text = template.text
     try:

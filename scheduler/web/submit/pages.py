@@ -64,25 +64,25 @@ def index(request: Request) -> HttpResponse:
         else:
             validate(acting=request.acting, document=document)
     except BerthError as error:
-        _take(answer, error)
+        _add_error(answer, error)
     return _page(request, draft, answer, status=200 if wanted == LOOK or answer.is_clean else 422)
 
 
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome while the page is open; documents with errors have been reported already."""
+    """Predict the outcome while the page is open. Errors in the document have already been reported."""
     answer = Answer()
     try:
         document = read_document(request.POST.get("document", ""))
         answer.foreseen = dry_run(acting=request.acting, document=document)
     except BerthError as error:
-        _take(answer, error)
+        _add_error(answer, error)
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
 
 
-def _take(answer: Answer, error: BerthError) -> None:
-    """Assign errors to the parts of the document that they name; show the rest at the top."""
+def _add_error(answer: Answer, error: BerthError) -> None:
+    """Assign an error to the document parts that it concerns, or show the error at the top."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):

@@ -47,14 +47,14 @@ class SaveForm(forms.Form):
 
 @dataclass
 class Page:
-    """Context of the page of one template."""
+    """Context of a template's page."""
 
     project: Project
     name: str = ""
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    named: list[Problem] = field(default_factory=list)  # errors of name and description
+    named: list[Problem] = field(default_factory=list)  # errors in name and description
     refused: str = ""
     theirs: Template | None = None  # saved by another user in the meantime
 
@@ -92,7 +92,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def save(request: Request) -> HttpResponse:
-    """Save a workload's document, or the one of the submission page, as a template."""
+    """Save the document of a workload or of the submission page as a template."""
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
@@ -145,12 +145,15 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     values = request.POST
     draft = sent(values, _offer(request))
     shows = Page(
-        owner, name or values.get("name", ""), values.get("description", ""), _number(values.get("version"))
+        owner,
+        name or values.get("name", ""),
+        values.get("description", ""),
+        _parse_version(values.get("version")),
     )
     wanted = values.get("step", "")
     if wanted != SAVE:
         step(draft, wanted)
-        return _page(request, draft, _looked(shows, draft))
+        return _page(request, draft, _with_document_check(shows, draft))
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -161,9 +164,9 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         )  # fmt: skip
         return done(request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True)
     except PreconditionFailed:
-        _overtaken(shows)
+        _show_conflict(shows)
     except BerthError as error:
-        _take(shows, error)
+        _add_error(shows, error)
     return _page(request, draft, shows, status=412 if shows.theirs else 422)
 
 
@@ -180,7 +183,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
     context = {
         "title": f"Delete template {stored.handle}?",
-        "warning": "Workloads submitted from it are not affected.",
+        "warning": "Workloads submitted from this template are not affected.",
         "label": "Delete template",
         "post_to": request.path,
         "back": reverse("templates"),
@@ -205,7 +208,7 @@ def _keep_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_rights(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Return templates with whether the user may use and change each; checked once per project."""
+    """Yield each template with the user's rights to use and to change it, checked once per project."""
     runs: dict[int, bool] = {}
     for row in rows:
         if row.project_id not in runs:
@@ -219,7 +222,7 @@ def _projects(request: Request) -> list[tuple[str, str]]:
     return [(name, name) for name in open_projects(request.acting)]
 
 
-def _looked(shows: Page, draft: Draft) -> Page:
+def _with_document_check(shows: Page, draft: Draft) -> Page:
     try:
         if not draft.problems:
             service.check_document(shows.project, draft.text)
@@ -228,8 +231,8 @@ def _looked(shows: Page, draft: Draft) -> Page:
     return shows
 
 
-def _overtaken(shows: Page) -> None:
-    """Show the form again after a conflict, with the stored version below; saving again replaces it."""
+def _show_conflict(shows: Page) -> None:
+    """Show the form again after a conflict, above the stored version, which another save replaces."""
     shows.theirs = Template.objects.filter(project=shows.project, name=shows.name).first()
     if shows.theirs is None:
         shows.refused, shows.version = (
@@ -240,7 +243,7 @@ def _overtaken(shows: Page) -> None:
         shows.version = shows.theirs.version
 
 
-def _take(shows: Page, error: BerthError) -> None:
+def _add_error(shows: Page, error: BerthError) -> None:
     if not isinstance(error, Invalid):
         shows.refused = error.detail
         return
@@ -277,5 +280,5 @@ def _offer(request: Request) -> Offer:
     return replace(offer_to(request.acting), of_template=True)
 
 
-def _number(text: str | None) -> int:
+def _parse_version(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else 0

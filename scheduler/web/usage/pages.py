@@ -28,13 +28,13 @@ from scheduler.web.usage.query import SPANS, Question, question_of
 
 MOST_NAMED = 8
 MOST_BUDGETS = 25
-MOST_LINES = 100  # all rows are in the CSV file
+MOST_LINES = 100  # rows on the page; the CSV file contains all rows
 SHOWN = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Return the total of one name."""
+    """Total usage of one name."""
 
     name: str
     hue: str
@@ -68,14 +68,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "dimensions": list(Dimension),
         "steps": list(Step),
         "total": total(rows),
-        "lines": _sorted(lines, sort)[:MOST_LINES],
+        "lines": _sort_lines(lines, sort)[:MOST_LINES],
         "names": len(lines),
         "sort": sort,
         "chart": _chart(rows, lines, question),
         "labels": _labels(question),
         "pieces": _pieces(rows, question),
         "slice": shown,
-        "budgets": _drawn(shown.rows, now, budget_setter(request.acting)),
+        "budgets": _budget_bars(shown.rows, now, budget_setter(request.acting)),
         "may_budget": any(True for _ in budgetable(request.acting)),
         **_choices(request.acting),
     }
@@ -98,7 +98,7 @@ def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[Line]:
     return rows_
 
 
-def _sorted(lines: list[Line], sort: str) -> list[Line]:
+def _sort_lines(lines: list[Line], sort: str) -> list[Line]:
     keys: Mapping[str, Any] = {
         "name": lambda line: line.name,
         "gpu_hours": lambda line: line.used.gpu_hours,
@@ -111,7 +111,7 @@ def _sorted(lines: list[Line], sort: str) -> list[Line]:
 
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) -> Columns:
-    """Return a layer for each of the largest names, and one for all others."""
+    """Return a chart with a layer for each of the largest names, and one layer for all others."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
     hues = {line.name: line.hue for line in lines}
@@ -132,7 +132,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) 
 
 
 def _pieces(rows: Sequence[UsageRow], question: Question) -> list[Piece]:
-    """Return the chart's data, latest first."""
+    """Return the chart's data, the latest step first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
     for row in rows:
         if row.at is not None:
@@ -146,7 +146,7 @@ def _labels(question: Question) -> tuple[str, str]:
 
 
 def _starts(question: Question) -> list[datetime]:
-    """Return the starts of all steps in the reader's zone."""
+    """Return the start of each step in the reader's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
@@ -157,12 +157,12 @@ def _starts(question: Question) -> list[datetime]:
         at = at.replace(day=1)
     while at < question.request.until:
         rows_.append(at)
-        at = _next(at, question.step)
+        at = _next_start(at, question.step)
     return rows_
 
 
-def _next(at: datetime, step: Step) -> datetime:
-    """Days follow the zone's clock changes; hours do not."""
+def _next_start(at: datetime, step: Step) -> datetime:
+    """Return the start of the next step. Days follow the zone's clock changes; hours do not."""
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:
@@ -183,7 +183,7 @@ class Drawn:
     may_set: bool
 
 
-def _drawn(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[Drawn]:
+def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[Drawn]:
     rows_ = []
     for standing in standings(rows, now):
         owner = standing.budget.owner

@@ -1,4 +1,4 @@
-"""Parse the address of the usage page."""
+"""Parse the query string of the usage page."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ USUAL, USUAL_BY = "month", Dimension.PROJECT
 class Question:
     span: str
     step: Step
-    chosen: Step | None  # None: chosen by the span
+    chosen: Step | None  # None if the span determines the step
     by: Dimension
     only: dict[Dimension, str]
     request: UsageRequest
-    search: str  # text in the names of the rows
+    search: str  # text to find in row names
 
     def chosen_of(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
@@ -42,23 +42,23 @@ class Question:
 def question_of(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
     span = parameters.get("span", USUAL)
     span = span if span in SPANS else USUAL
-    begin, end = _time(span, now, zone)
-    by = _word(parameters.get("by"), Dimension, USUAL_BY)
+    begin, end = _span_bounds(span, now, zone)
+    by = _parse_choice(parameters.get("by"), Dimension, USUAL_BY)
     only = {key: name for key in Dimension if (name := parameters.get(key, "").replace("\x00", "")[:150])}
-    chosen = _word(parameters.get("step"), Step, None)
+    chosen = _parse_choice(parameters.get("step"), Step, None)
     step = chosen or SPANS[span][1]
     words: dict[str, Any] = {"since": begin, "until": end, "group_by": [by], "time_zone": zone.key}
     words["only"] = {str(key): name for key, name in only.items()}
     try:
         usage_query = usage_request(now, step=step, **words)
-    except Invalid:  # too many rows with this step
+    except Invalid:  # this step gives too many rows
         step, chosen = SPANS[span][1], None
         usage_query = usage_request(now, step=step, **words)
     search = parameters.get("search", "").replace("\x00", "")[:100].strip()
     return Question(span, step, chosen, by, only, usage_query, search)
 
 
-def _time(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def _span_bounds(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     if span in BACK:
         return now - BACK[span], now
     month = now.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -69,7 +69,7 @@ def _time(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]
     return month.replace(year=month.year - 1).astimezone(UTC), now
 
 
-def _word(text: str | None, words: Any, usual: Any) -> Any:
+def _parse_choice(text: str | None, words: Any, usual: Any) -> Any:
     try:
         return words(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Charts and table of what pods were allocated and used over time."""
+"""Charts and table of resources that were allocated to pods and used by them over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Pick = Callable[[Point], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart with used as an area and allocated as a line; `now` and `of` are in thousandths."""
+    """A chart that draws usage as an area and allocation as a line. `now` and `of` are in thousandths."""
 
     key: str
     title: str
@@ -38,7 +38,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The time that a chart covers; `step` is the seconds between two points."""
+    """The time range of a chart. `step` is the number of seconds between two points."""
 
     begin: datetime
     end: datetime
@@ -47,7 +47,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """`rows`: the latest points, newest first; `more` earlier ones are in the charts alone."""
+    """Utilization over time.
+
+    `rows` lists the latest points, newest first. `more` counts earlier points, which only the charts show.
+    """
 
     span: str
     begin: datetime
@@ -60,9 +63,9 @@ class Course:
 
 
 def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Course:
-    """Return the charts of the pods that `of` selects, for the `span` before `end`.
+    """Return the charts for the pods that `of` selects, over the `span` before `end`.
 
-    `span` is a key of SPANS; any other text means the usual one.
+    `span` is a key of SPANS. Any other text selects the default span.
     """
     span = span if span in SPANS else USUAL
     since = end - SPANS[span][1]
@@ -103,7 +106,7 @@ def _chart(
     key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: Pick, held: Pick,
     now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
-    """Return None where it was never measured. Nothing is drawn for times without a measurement."""
+    """Return a chart, or None without any measurement. Times without a measurement are left blank."""
     if all(used(point) is None for point in points):
         return None
     times, values, line = list[float](), list[int](), list[int | None]()
@@ -125,5 +128,5 @@ def _chart(
 
 
 def _gib(mib: int | None) -> int | None:
-    """In thousandths."""
+    """Convert MiB to thousandths of a GiB."""
     return None if mib is None else round(mib * MILLI / MIB_PER_GIB)

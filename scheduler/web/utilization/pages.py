@@ -27,7 +27,7 @@ from scheduler.web.utilization.charts import SPANS, course_of
 @require_GET
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.acting, workload_id)
-    return _part(request, used_by(workload, request.GET.get("span", ""), timezone.now()))
+    return _render_panel(request, used_by(workload, request.GET.get("span", ""), timezone.now()))
 
 
 @signed_in
@@ -36,7 +36,7 @@ def node(request: Request, name: str) -> HttpResponse:
     node = nodes().filter(name=name, pk__in=visible_nodes(request.acting)).first()
     if node is None:
         raise Http404
-    return _part(request, used_on(node, request.GET.get("span", ""), timezone.now()))
+    return _render_panel(request, used_on(node, request.GET.get("span", ""), timezone.now()))
 
 
 def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
 
 
 def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total for all readers, without names of workloads."""
+    """Return the node's total utilization without workload names, for all readers."""
     pods = summary.of_pods(summary.running().filter(node=node), now)
     use = summary.together(pod.use for pod in pods)
     return {
@@ -76,5 +76,5 @@ def _any_device(devices: Iterable[summary.Device]) -> bool:
     return any(device.busy_milli is not None or device.memory_mib is not None for device in devices)
 
 
-def _part(request: Request, context: dict[str, Any]) -> HttpResponse:
+def _render_panel(request: Request, context: dict[str, Any]) -> HttpResponse:
     return render(request, "scheduler/utilization/panel.html", context)

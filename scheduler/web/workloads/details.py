@@ -1,4 +1,4 @@
-"""Data of a workload's page: pods, reasons, evictions, events."""
+"""Data for a workload's page: pods, reasons, evictions and documents."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a workload is pending, from the last cycle that looked at it, and the state of its queues."""
+    """Pending reasons from the last cycle that evaluated a workload, and the state of its queues."""
 
     obstacles: list[Obstacle]
     explanation: Explanation
@@ -85,12 +85,12 @@ def waiting(acting: Acting, workload: Workload) -> Waiting | None:
         obstacles=obstacles(explanation.blockers),
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
-        queues=_with_stories(acting, workload, explanation.queue),
+        queues=_with_trace_urls(acting, workload, explanation.queue),
     )
 
 
-def _with_stories(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return project and department, each with the URL of its fair-share trace if the reader may open it."""
+def _with_trace_urls(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return project and department, each with its fair-share trace URL if the reader may open the trace."""
     whole = own_departments(acting)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -115,24 +115,24 @@ def numbers(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     order = list(NAMES)
     keys = sorted(values, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
     return [
-        (NAMES.get(key, spoken(key)), _number(key, values[key], resource))
+        (NAMES.get(key, spoken(key)), _format_number(key, values[key], resource))
         for key in keys
         if key not in UNSAID
     ]
 
 
 def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Placed]]:
-    """Return pods of the current run and of earlier ones, newest first."""
+    """Return the pods of the current run, and those of earlier runs, newest first."""
     result = list(
         pods(acting)
         .filter(workload=workload)
         .select_related("allocation", "node")
         .order_by("-run", "rank", "role", "index")[:MOST_PODS]
     )
-    all_of_them = [Placed(pod, getattr(pod, "allocation", None)) for pod in result]
+    attempts = [Placed(pod, getattr(pod, "allocation", None)) for pod in result]
     return (
-        [each for each in all_of_them if each.pod.run == workload.run],
-        [each for each in all_of_them if each.pod.run != workload.run],
+        [each for each in attempts if each.pod.run == workload.run],
+        [each for each in attempts if each.pod.run != workload.run],
     )
 
 
@@ -149,23 +149,23 @@ def as_preemptor(acting: Acting, workload: Workload) -> list[RenderedEviction]:
 
 
 def written(workload: Workload, **instead: Any) -> str:
-    """Return the document as YAML in the customary key order."""
+    """Return the workload's document as YAML in the customary key order, with `instead` replacing values."""
     return as_text({**workload.spec, **instead})
 
 
-def _number(key: str, value: object, resource: str) -> str:
+def _format_number(key: str, value: object, resource: str) -> str:
     if value is None:
         return "unlimited" if key in COUNTED else "none"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if key in COUNTED:
-        return _amount(value, resource)
+        return _format_amount(value, resource)
     if key == "seconds":
         return duration(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
-def _amount(value: float, resource: str) -> str:
+def _format_amount(value: float, resource: str) -> str:
     if resource in ("memory_mib", "gpu_memory_mib"):
         return memory(int(value))
     if resource == "pods":

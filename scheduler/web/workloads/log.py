@@ -29,7 +29,7 @@ SHOWN, AROUND = 30, 2
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Return the pieces of a line, each with whether it is a match."""
+    """A matching line, split into pieces. Each piece has a flag that is True for a match."""
 
     line: Line
     before: tuple[str, ...]
@@ -41,17 +41,17 @@ class Hit:
 @require_GET
 def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return at most `limit` bytes from `offset`, or the last `tail` lines."""
-    log = _log(request, workload_id)
-    offset, limit = _number(request, "offset", -1), _number(request, "limit", MOST_BYTES)
+    log = _find_log(request, workload_id)
+    offset, limit = _int_parameter(request, "offset", -1), _int_parameter(request, "limit", MOST_BYTES)
     if offset >= 0:
         chunk = log.piece(offset, min(limit, MOST_BYTES))
     else:
-        chunk = log.tail(min(_number(request, "tail", MOST_LINES), MOST_LINES))
-    answer = HttpResponse(chunk.data, content_type=TEXT)
-    answer.headers["X-Offset"] = str(chunk.offset)
-    answer.headers["X-Next-Offset"] = str(chunk.next_offset)
-    answer.headers["X-Complete"] = "true" if chunk.complete else "false"
-    return answer
+        chunk = log.tail(min(_int_parameter(request, "tail", MOST_LINES), MOST_LINES))
+    response = HttpResponse(chunk.data, content_type=TEXT)
+    response.headers["X-Offset"] = str(chunk.offset)
+    response.headers["X-Next-Offset"] = str(chunk.next_offset)
+    response.headers["X-Complete"] = "true" if chunk.complete else "false"
+    return response
 
 
 @signed_in
@@ -66,13 +66,13 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """The first lines that contain the text, after the place that `cursor` names."""
+    """Return the first lines after `cursor` that contain the text."""
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:TEXT_MAX]
     fold = request.GET.get("ignore_case") == "on"
     workload = find_workload(request.acting, workload_id)
     context: dict[str, Any] = {"text": text, "ignore_case": fold, "workload": workload}
     if text:
-        log = _log(request, workload_id)
+        log = _find_log(request, workload_id)
         start = place_of(request.GET.get("cursor", ""))
         matches = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
         context |= {
@@ -88,17 +88,17 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
-    """All that is kept of it now, byte by byte, piece by piece."""
-    log = _log(request, workload_id)
+    """Return the whole stored log as a stream of unchanged bytes."""
+    log = _find_log(request, workload_id)
     size = log.piece(0, 0).size
-    pieces = _in_turn(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)
+    pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)
     name = f"{log.pod.workload.name}-{log.name}-run{log.pod.run}.log"
     headers = {"Content-Disposition": str(content_disposition_header(True, name))}
     return StreamingHttpResponse(pieces, content_type=TEXT, headers=headers)
 
 
 def runs_of(pods: list[Placed]) -> list[tuple[int, list[Placed]]]:
-    """By run, the latest first."""
+    """Group pods by run, the latest run first."""
     runs: dict[int, list[Placed]] = {}
     for each in pods:
         runs.setdefault(each.pod.run, []).append(each)
@@ -122,14 +122,14 @@ def hits_of(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     ]
 
 
-def _log(request: Request, workload_id: uuid.UUID) -> PodLog:
+def _find_log(request: Request, workload_id: uuid.UUID) -> PodLog:
     try:
         return log_of_pod(request.acting, workload_id, request.GET.get("pod", ""))
     except NotFound:
         raise Http404 from None
 
 
-def _number(request: Request, name: str, otherwise: int) -> int:
+def _int_parameter(request: Request, name: str, otherwise: int) -> int:
     text_ = request.GET.get(name, "")
     return int(text_) if text_.isascii() and text_.isdigit() and len(text_) < 17 else otherwise
 
@@ -144,11 +144,11 @@ def _pieces(log: PodLog, size: int) -> Iterator[bytes]:
         offset = chunk.next_offset
 
 
-async def _in_turn(log: PodLog, size: int) -> AsyncIterator[bytes]:
+async def _async_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
     pieces = _pieces(log, size)
-    while piece := await sync_to_async(_following)(pieces):
+    while piece := await sync_to_async(_next_piece)(pieces):
         yield piece
 
 
-def _following(pieces: Iterator[bytes]) -> bytes:
+def _next_piece(pieces: Iterator[bytes]) -> bytes:
     return next(pieces, b"")

@@ -40,7 +40,7 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
     return {
         "workload": workload,
         "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
-        "ports": _ports(acting, workload),
+        "ports": _open_ports(acting, workload),
         "waiting": details.waiting(acting, workload),
         "pods": now,
         "earlier": earlier,
@@ -53,14 +53,14 @@ def workload_context(request: Request, workload: Workload) -> dict[str, Any]:
     }
 
 
-def _ports(acting: Acting, workload: Workload) -> list[str]:
-    """Names of those that the reader can open now."""
+def _open_ports(acting: Acting, workload: Workload) -> list[str]:
+    """Return the names of the ports that the reader can open now."""
     names = [each["name"] for each in ports.declared_ports(workload)]
     can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
     return names if can and may(acting, Action.OPERATE, workload) else []
 
 
 def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
-    """Until when it may not start again; None once that is over."""
+    """Return the end of the workload's backoff, or None if there is no active backoff."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None

@@ -13,7 +13,7 @@ from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.pending_history import PendingReason, during_wait, in_all, pending_history
 
 MOST_EVENTS = 100
-MOST_REASONS_LISTED = 4  # reasons of one pending period that are listed in sequence
+MOST_REASONS_LISTED = 4  # pending periods with more reasons show a sum per reason
 SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event are written in one transaction
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 EVICTION_TITLES = {
@@ -47,7 +47,7 @@ TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "w
 
 @dataclass(frozen=True, slots=True)
 class PendingReasons:
-    """Reasons of one pending period: in sequence, or summed up where there are many."""
+    """Reasons of one pending period, listed in sequence or, if there are many, summed up by reason."""
 
     summary: tuple[tuple[str, timedelta], ...]
     parts: tuple[tuple[str, datetime, timedelta], ...]
@@ -59,7 +59,7 @@ class PendingReasons:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the timeline. `lasted` and `lasted_verb` describe the period before it ("ran for")."""
+    """A timeline entry. `lasted` and `lasted_verb` describe the period before the entry ("ran for")."""
 
     at: datetime
     title: str
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Entries, the latest first. `more` is true if there are older events."""
+    """Timeline entries, the latest first. `more` is True if there are older events."""
 
     entries: tuple[Entry, ...]
     more: bool
@@ -85,7 +85,7 @@ def timeline(
     evictions: Sequence[RenderedEviction],
     evicted_others: Sequence[RenderedEviction],
 ) -> Timeline:
-    """Return the timeline of a workload from its events and from the evictions it suffered and caused."""
+    """Return a workload's timeline from its events, its own evictions and the evictions that it caused."""
     rows = list(events(acting).filter(workload_id=workload.pk)[: MOST_EVENTS + 1])
     shown = rows[:MOST_EVENTS]
     unmatched = list(evictions)
@@ -122,7 +122,7 @@ def _partial_eviction(kind: str) -> str | None:
 
 
 def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
-    """Take the evictions that this event is about out of `unmatched` and return them."""
+    """Remove the evictions that belong to this event from `unmatched`, and return them."""
     if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()
     matching = tuple(each for each in unmatched if abs(each.row.at - row.at) <= SAME_TRANSACTION)
@@ -137,7 +137,7 @@ def _eviction_entry(each: RenderedEviction) -> Entry:
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add how long the workload was pending, or ran, before each change of state."""
+    """Add the time for which the workload was pending or running before each change of state."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:

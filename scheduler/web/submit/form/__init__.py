@@ -1,1 +1,1 @@
-"""The submission draft: a form and a document that follow each other."""
+"""The submission draft: a form and a document that stay in sync."""

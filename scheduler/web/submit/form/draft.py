@@ -1,9 +1,8 @@
-"""Keep a form and a document in step.
+"""Keep a form and a document in sync.
 
-Both come with every request, and with them the text on which they agreed last. A field that says something
-else than that text has been changed: the change is written into the document as it is now. Then the form is
-read from the document. So either side may be ahead, or both, and comments and parts that no field shows
-stay as they were written.
+Every request contains both, and the last text on which they agreed. A field that differs from this text has
+been edited, and the edit is written into the current document. Then the form is read from the document. Thus
+either side or both may be ahead, and comments and parts without a field stay as written.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,23 +55,23 @@ class Draft:
 
 def opened(text: str) -> Draft:
     draft = Draft(text, text)
-    _look(draft)
+    _parse(draft)
     return draft
 
 
 def sent(post: QueryDict, offer: Offer) -> Draft:
-    """The merged result of form and document."""
-    text = _lines(post.get("document", ""))
-    draft = Draft(text, _lines(post.get("agreed", text)))
-    _look(draft)
+    """Return the draft merged from the submitted form and document."""
+    text = _normalize_newlines(post.get("document", ""))
+    draft = Draft(text, _normalize_newlines(post.get("agreed", text)))
+    _parse(draft)
     before = _read(draft.agreed)
     if before is None or is_manifest(before):
         draft.agreed = draft.text if draft.data is not None else draft.agreed
         return draft
     places = Places.of(draft.agreed)
     for each in _fields(parts_of(before, offer)):
-        if (change := _change(each, before, places, post)) is not None:
-            _take(draft, each, before, change)
+        if (change := _field_change(each, before, places, post)) is not None:
+            _apply_change(draft, each, before, change)
     if draft.data is not None:
         draft.agreed = draft.text
     return draft
@@ -95,7 +94,7 @@ def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
         draft.text = draft.agreed = edited(draft.text, at, value, order=ORDER)
     except CannotEdit:
         draft.problems.append(Problem(path, BY_TEXT_ONLY))
-    _look(draft)
+    _parse(draft)
 
 
 def value_of(each: Field, data: Mapping[str, Any], places: Places) -> str | None:
@@ -110,7 +109,7 @@ def chosen_of(each: Field, data: Mapping[str, Any]) -> list[str]:
     return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
 
 
-def _change(each: Field, before: Mapping[str, Any], places: Places, post: QueryDict) -> Any:
+def _field_change(each: Field, before: Mapping[str, Any], places: Places, post: QueryDict) -> Any:
     """Return the text that was typed into a field, or None if it is unchanged."""
     name = PREFIX + each.path
     if name not in post:
@@ -118,12 +117,12 @@ def _change(each: Field, before: Mapping[str, Any], places: Places, post: QueryD
     if each.many:
         chosen = [one for one in post.getlist(name) if one]
         return chosen if set(chosen) != set(chosen_of(each, before)) else None
-    typed = _lines(post.get(name, "")).rstrip("\n")
+    typed = _normalize_newlines(post.get(name, "")).rstrip("\n")
     return typed if typed != (value_of(each, before, places) or "") else None
 
 
-def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> None:
-    """Write fields into the document; invalid texts stay in their field with the error."""
+def _apply_change(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> None:
+    """Write a changed field into the document. Invalid text stays in the field, with an error."""
     if draft.data is None:
         draft.typed[each.path] = change if isinstance(change, str) else ""
         return
@@ -140,10 +139,10 @@ def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> 
     except CannotEdit:
         draft.typed[each.path] = change if isinstance(change, str) else ""
         draft.problems.append(Problem(each.path, BY_TEXT_ONLY))
-    _look(draft)
+    _parse(draft)
 
 
-def _look(draft: Draft) -> None:
+def _parse(draft: Draft) -> None:
     try:
         draft.data = read_document(draft.text)
     except Invalid as error:
@@ -166,16 +165,16 @@ def _fields(parts: list[Part]) -> Iterator[Field]:
 
 
 def owner_of(path: str, names: Mapping[str, Any]) -> str:
-    """Return the field of a problem, or of its parent; None without one."""
+    """Return the field of a problem or of its parent, or an empty string if there is none."""
     at = location_of(path)
     for length in range(len(at), 0, -1):
-        for inner in _spelled(at[:length]):
+        for inner in _field_paths(at[:length]):
             if inner in names:
                 return inner
     return ""
 
 
-def _spelled(at: Location) -> Iterator[str]:
+def _field_paths(at: Location) -> Iterator[str]:
     yield path_of(at)
     if at[-1] in ("min", "replicas"):
         yield path_of((*at[:-1], LEAST))
@@ -185,5 +184,5 @@ def _spelled(at: Location) -> Iterator[str]:
         yield path_of((*at, "required"))
 
 
-def _lines(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")

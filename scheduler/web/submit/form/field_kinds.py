@@ -14,7 +14,7 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 class NotMeant(Exception):
-    """A text that is not a valid value; `allowed` says what is."""
+    """A text is not a valid value. `allowed` describes valid values."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -23,14 +23,17 @@ class NotMeant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`shown` returns None for values that a field cannot hold; `meant` also gets the current value."""
+    """Conversions for a kind of field.
+
+    `shown` returns None for a value that the field cannot show. `meant` also receives the current value.
+    """
 
     widget: str
     shown: Callable[[Any, str | None], str | None]
     meant: Callable[[str, Any], Any]
 
 
-def _shown_scalar(value: Any, written: str | None) -> str | None:
+def _format_scalar(value: Any, written: str | None) -> str | None:
     if value is None:
         return ""
     if isinstance(value, dict | list):
@@ -38,15 +41,15 @@ def _shown_scalar(value: Any, written: str | None) -> str | None:
     return written if written is not None else str(value)
 
 
-def _shown_command(value: Any, written: str | None) -> str | None:
+def _format_command(value: Any, written: str | None) -> str | None:
     if isinstance(value, list):
         words = [each for each in value if isinstance(each, str) and "\n" not in each]
         return "\n".join(words) if len(words) == len(value) else None
-    text = _shown_scalar(value, written)
+    text = _format_scalar(value, written)
     return None if text is None else text.rstrip("\n")
 
 
-def _shown_pairs(value: Any, written: str | None) -> str | None:
+def _format_pairs(value: Any, written: str | None) -> str | None:
     if value is None:
         return ""
     if not isinstance(value, Mapping):
@@ -60,7 +63,7 @@ def _shown_pairs(value: Any, written: str | None) -> str | None:
     return "\n".join(lines)
 
 
-def _shown_names(value: Any, written: str | None) -> str | None:
+def _format_names(value: Any, written: str | None) -> str | None:
     if value is None:
         return ""
     if not isinstance(value, list) or any(not isinstance(one, str) or "," in one for one in value):
@@ -68,39 +71,39 @@ def _shown_names(value: Any, written: str | None) -> str | None:
     return ", ".join(value)
 
 
-def _shown_seconds(value: Any, written: str | None) -> str | None:
+def _format_seconds(value: Any, written: str | None) -> str | None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        return _shown_scalar(value, written)
+        return _format_scalar(value, written)
     for unit in ("d", "h", "m"):
         if value % SECONDS[unit] == 0:
             return f"{value // SECONDS[unit]}{unit}"
     return f"{value}s"
 
 
-def _text(text: str, _: Any) -> Any:
+def _parse_text(text: str, _: Any) -> Any:
     return text.strip() or ABSENT
 
 
-def _amount(text: str, _: Any) -> Any:
-    """Return a number if it is one, otherwise text with a unit for the document's rules."""
+def _parse_amount(text: str, _: Any) -> Any:
+    """Return a plain number as such, and any other text for the document's rules to check."""
     text = text.strip()
     if WHOLE.fullmatch(text):
         return int(text)
     return float(text) if DECIMAL.fullmatch(text) else text or ABSENT
 
 
-def _seconds(text: str, _: Any) -> Any:
+def _parse_seconds(text: str, _: Any) -> Any:
     match = SPAN.fullmatch(text.strip())
-    return int(match[1]) * SECONDS[match[2]] if match else _amount(text, _)
+    return int(match[1]) * SECONDS[match[2]] if match else _parse_amount(text, _)
 
 
-def _command(text: str, now: Any) -> Any:
+def _parse_command(text: str, now: Any) -> Any:
     if not text.strip():
         return ABSENT
     return [line for line in text.split("\n") if line] if isinstance(now, list) else text
 
 
-def _pairs(text: str, _: Any) -> Any:
+def _parse_pairs(text: str, _: Any) -> Any:
     labels: dict[str, str] = {}
     for line in text.split("\n"):
         key, sign, value = line.partition("=")
@@ -115,26 +118,26 @@ def _pairs(text: str, _: Any) -> Any:
     return labels or ABSENT
 
 
-def _names(text: str, _: Any) -> Any:
+def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
 
-def _flag(text: str, _: Any) -> Any:
+def _parse_flag(text: str, _: Any) -> Any:
     return {"true": True, "false": False, "": ABSENT}.get(text, text)
 
 
-TEXT = Kind("input", _shown_scalar, _text)
-AMOUNT = Kind("number", _shown_scalar, _amount)
-SECONDS_KIND = Kind("number", _shown_seconds, _seconds)
-CHOICE = Kind("select", _shown_scalar, _text)
-FLAG = Kind("select", _shown_scalar, _flag)
-COMMAND = Kind("lines", _shown_command, _command)
-PAIRS = Kind("lines", _shown_pairs, _pairs)
-NAMES = Kind("input", _shown_names, _names)
+TEXT = Kind("input", _format_scalar, _parse_text)
+AMOUNT = Kind("number", _format_scalar, _parse_amount)
+SECONDS_KIND = Kind("number", _format_seconds, _parse_seconds)
+CHOICE = Kind("select", _format_scalar, _parse_text)
+FLAG = Kind("select", _format_scalar, _parse_flag)
+COMMAND = Kind("lines", _format_command, _parse_command)
+PAIRS = Kind("lines", _format_pairs, _parse_pairs)
+NAMES = Kind("input", _format_names, _parse_names)
 
 
 def in_order(chosen: Sequence[str], now: Any) -> Any:
-    """Keep the order of selected values; new ones are appended."""
+    """Return the selected values in their current order, with new values at the end."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

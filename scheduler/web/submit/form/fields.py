@@ -31,7 +31,7 @@ SPAN_HINT = "90s, 30m, 2h or 7d"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `at` is its place in the document."""
+    """A form field. `at` is the field's location in the document."""
 
     at: Location
     label: str
@@ -66,31 +66,34 @@ class Offer:
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
-    runs_images: bool = False  # whether any pool runs container images
-    of_template: bool = False  # whether name and project are set when the template is used
+    runs_images: bool = False  # True if any pool runs container images
+    of_template: bool = False  # True if the template's user sets name and project
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
 def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
     roles = list(_role_places(data, ()))
     return [
-        Part("Workload", _what(offer, has_image="image" in data)),
-        *(_role(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        Part("Scheduling", _where(offer), _later()),
-        *(_news(number) for number in range(_length(data.get("notifications")))),
+        Part("Workload", _workload_fields(offer, has_image="image" in data)),
+        *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
+        Part("Scheduling", _scheduling_fields(offer), _advanced_fields()),
+        *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]
 
 
-def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
-    whose = (
+def _workload_fields(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
+    identity = (
         Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
         Field(
-            ("project",), "Project", field_kinds.CHOICE, choices=_named(offer.projects, "Select a project")
+            ("project",),
+            "Project",
+            field_kinds.CHOICE,
+            choices=_name_choices(offer.projects, "Select a project"),
         ),
     )
     image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
     return (
-        *(() if offer.of_template else whose),
+        *(() if offer.of_template else identity),
         Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
         *(image if offer.runs_images or has_image else ()),
         Field(("command",), "Command", field_kinds.COMMAND, wide=True),
@@ -98,7 +101,7 @@ def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
     )
 
 
-def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
+def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
     name = value_at(data, (*at, "name"))
     fields = (
         Field((*at, "name"), "Role name"),
@@ -139,10 +142,10 @@ def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> 
     return Part(title, fields, more, None if alone else at, path_of(at[:-1]) if last else "")
 
 
-def _where(offer: Offer) -> tuple[Field, ...]:
+def _scheduling_fields(offer: Offer) -> tuple[Field, ...]:
     return (
         Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. None selected: any pool",
-              choices=_named(offer.pools), many=True, wide=True),
+              choices=_name_choices(offer.pools), many=True, wide=True),
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
         Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, SPAN_HINT),
@@ -150,7 +153,7 @@ def _where(offer: Offer) -> tuple[Field, ...]:
     )  # fmt: skip
 
 
-def _later() -> tuple[Field, ...]:
+def _advanced_fields() -> tuple[Field, ...]:
     return (
         Field(("topology", "required"), "Required topology", suggestions="labels"),
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
@@ -162,7 +165,7 @@ def _later() -> tuple[Field, ...]:
     )
 
 
-def _news(number: int) -> Part:
+def _notification_part(number: int) -> Part:
     at: Location = ("notifications", number)
     return Part(
         f"Notification {number + 1}",
@@ -190,5 +193,5 @@ def _length(value: Any) -> int:
     return min(len(value), 64) if isinstance(value, list) else 0
 
 
-def _named(names: Sequence[str], nothing: str = "") -> Choices:
+def _name_choices(names: Sequence[str], nothing: str = "") -> Choices:
     return (*((("", nothing),) if nothing else ()), *((name, name) for name in names))

@@ -19,7 +19,7 @@ class ShownField:
     chosen: list[str] = field(default_factory=list)
     errors: list[Problem] = field(default_factory=list)
     only_text: bool = False
-    words: bool = False  # a command as a list has one word per line
+    words: bool = False  # True for a command shown as a list, one word per line
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class ShownField:
 
     @property
     def id(self) -> str:
-        return _id("f", self.of.path)
+        return _element_id("f", self.of.path)
 
     @property
     def hint(self) -> str:
@@ -46,14 +46,14 @@ class ShownField:
 
     @property
     def choices(self) -> Choices:
-        """Return the choices, with the document's value if it is not one of them."""
+        """Choices, plus the document's value if it is not among them."""
         values = [value for value, _ in self.of.choices]
         here = self.chosen if self.of.many else [self.value]
         return (*self.of.choices, *((one, one) for one in here if one not in values))
 
     @property
     def boxes(self) -> list[tuple[str, str, bool, str]]:
-        """Return (value, label, is checked, position); checked values come first, in order."""
+        """Tuples of (value, label, is checked, position). Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
         several = self.of.at == ("pools",) and len(ticked) > 1
@@ -73,7 +73,7 @@ class ShownPart:
 
     @property
     def unfolded(self) -> bool:
-        """Return whether a collapsed section is open because one of its fields has a value."""
+        """True if the section is open because one of its fields has a value."""
         return any(each.value or each.errors or each.only_text for each in self.more)
 
 
@@ -92,7 +92,7 @@ class Shown:
 
     @property
     def shape(self) -> str:
-        """Return a digest of the form's structure; fields are updated in place while it is unchanged."""
+        """Digest of the form's structure. Fields are updated in place while the digest is unchanged."""
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
 
     @property
@@ -104,7 +104,7 @@ def shown(draft: Draft, offer: Offer, problems: Iterable[Problem] = ()) -> Shown
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = Places.of(draft.text if draft.data is not None else draft.agreed)
     data = draft.readable or {}
-    parts = [_part(part, draft, data, places) for part in draft.parts(offer)]
+    parts = [_shown_part(part, draft, data, places) for part in draft.parts(offer)]
     fields = {each.of.path: each for part in parts for each in (*part.fields, *part.more)}
     elsewhere = []
     for problem in faults:
@@ -112,22 +112,22 @@ def shown(draft: Draft, offer: Offer, problems: Iterable[Problem] = ()) -> Shown
             fields[owner].errors.append(problem)
         else:
             elsewhere.append(problem)
-    lines = [Fault(_line(draft, places, each), each) for each in faults]
+    lines = [Fault(_line_number(draft, places, each), each) for each in faults]
     return Shown(parts, sorted(lines, key=lambda fault: fault.line or 0), elsewhere, draft.data is None)
 
 
-def _part(part: Part, draft: Draft, data: Mapping[str, Any], places: Places) -> ShownPart:
+def _shown_part(part: Part, draft: Draft, data: Mapping[str, Any], places: Places) -> ShownPart:
     return ShownPart(
         title=part.title,
-        id=_id("p", path_of(part.at) if part.at else part.title.lower()),
-        fields=list(_fields(part.fields, draft, data, places)),
-        more=list(_fields(part.more, draft, data, places)),
+        id=_element_id("p", path_of(part.at) if part.at else part.title.lower()),
+        fields=list(_shown_fields(part.fields, draft, data, places)),
+        more=list(_shown_fields(part.more, draft, data, places)),
         remove="" if part.at is None else f"remove:{path_of(part.at)}",
         add=part.add and f"add:{part.add}",
     )
 
 
-def _fields(
+def _shown_fields(
     fields: Iterable[Field], draft: Draft, data: Mapping[str, Any], places: Places
 ) -> Iterator[ShownField]:
     for each in fields:
@@ -141,11 +141,11 @@ def _fields(
         )
 
 
-def _id(kind: str, path: str) -> str:
+def _element_id(kind: str, path: str) -> str:
     return f"{kind}-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
 
 
-def _line(draft: Draft, places: Places, problem: Problem) -> int | None:
+def _line_number(draft: Draft, places: Places, problem: Problem) -> int | None:
     if not problem.path:
         return draft.line
     return places.line_number(problem.path)

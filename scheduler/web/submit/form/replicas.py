@@ -11,14 +11,16 @@ from scheduler.web.submit.form.fields import LEAST, MOST
 
 
 def shown(at: Location, data: Mapping[str, Any], places: Places) -> str | None:
-    """Return (minimum, maximum); the maximum is empty if the role has a fixed size."""
+    """Return the text of a replica field. The maximum is empty if the role has a fixed size."""
     role = at[:-1]
     has_size = value_at(data, (*role, "replicas")) is not None
     if at[-1] == MOST:
         return (
-            "" if has_size and value_at(data, (*role, "max")) is None else _one(data, places, (*role, "max"))
+            ""
+            if has_size and value_at(data, (*role, "max")) is None
+            else _amount_text(data, places, (*role, "max"))
         )
-    return _one(data, places, (*role, "replicas" if has_size else "min"))
+    return _amount_text(data, places, (*role, "replicas" if has_size else "min"))
 
 
 def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order: Sequence[str]) -> str:
@@ -38,5 +40,5 @@ def written(text: str, data: Mapping[str, Any], at: Location, typed: str, order:
     return text
 
 
-def _one(data: Mapping[str, Any], places: Places, at: Location) -> str | None:
+def _amount_text(data: Mapping[str, Any], places: Places, at: Location) -> str | None:
     return field_kinds.AMOUNT.shown(value_at(data, at), places.scalars.get(at))
