@@ -25,7 +25,7 @@ from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import Replayed, replay
 from scheduler.reports.visibility import EVERYTHING
 
-MOST_DIFFERENCES = 20  # shown on the page; `berth replay` lists all
+MOST_DIFFERENCES = 20  # differences shown on the page; `berth replay` lists all of them
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",
@@ -62,7 +62,7 @@ class EvictionAdmin(ReadOnly):
         "entire_workload",
     )
     search_fields = ("workload_name", "preemptor_name", "project_name", "preemptor_project_name", "rule")
-    search_help_text = "Workload, project, or words of the rule"
+    search_help_text = "Workload, project, or words from the rule"
     date_hierarchy = "at"
     readonly_fields = (
         "in_words",
@@ -72,8 +72,8 @@ class EvictionAdmin(ReadOnly):
         "preemptor",
         "refused",
         "pod_names",
-        "the_cycle",
-        "all_numbers",
+        "cycle_link",
+        "raw_numbers",
     )
     fieldsets = (
         (
@@ -88,14 +88,14 @@ class EvictionAdmin(ReadOnly):
                     "entire_workload",
                     "pod_names",
                     "lost_work",
-                    "the_cycle",
+                    "cycle_link",
                 )
             },
         ),
         ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
         ("Reason", {"fields": ("rule", "refused")}),
-        ("Raw data", {"fields": ("all_numbers",), "classes": ("collapse",)}),
+        ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
     @action(description="Download as CSV")
@@ -131,11 +131,11 @@ class EvictionAdmin(ReadOnly):
 
     @display(description="Queues (GPUs)")
     def victim(self, row: Eviction) -> SafeString:
-        return _standings(row, "victim")
+        return _standings_table(row, "victim")
 
     @display(description="Queues (GPUs)")
     def preemptor(self, row: Eviction) -> SafeString:
-        return _standings(row, "preemptor")
+        return _standings_table(row, "preemptor")
 
     @display(description="Alternatives considered")
     def refused(self, row: Eviction) -> SafeString:
@@ -146,14 +146,14 @@ class EvictionAdmin(ReadOnly):
         return ", ".join(f"{pod['role']}-{pod['index']}" for pod in row.pods if isinstance(pod, dict))
 
     @display(description="Cycle")
-    def the_cycle(self, row: Eviction) -> str:
+    def cycle_link(self, row: Eviction) -> str:
         if row.cycle is None or not Cycle.objects.filter(pk=row.cycle).exists():
             return "no longer stored"
         address = reverse("admin:scheduler_cycle_change", args=[row.cycle])
         return format_html('<a href="{}">cycle {}</a>', address, row.cycle)
 
     @display(description="Numbers")
-    def all_numbers(self, row: Eviction) -> SafeString:
+    def raw_numbers(self, row: Eviction) -> SafeString:
         return pretty(row.numbers)
 
 
@@ -174,7 +174,7 @@ class CycleAdmin(ReadOnly):
     list_filter = (("at", TimesBetween), ("trigger", FieldTextFilter))
     search_fields = ("id", "trigger")
     date_hierarchy = "at"
-    readonly_fields = ("took", "the_steps", "the_plan", "the_notes")
+    readonly_fields = ("took", "plan_table", "stored_plan", "notes_table")
     columns = (
         "id", "at", "epoch", "trigger", "observe_ms", "decide_ms", "commit_ms", "nodes", "workloads",
         "pending", "bundles", "applied", "stale", "evictions", "trials",
@@ -184,16 +184,16 @@ class CycleAdmin(ReadOnly):
             "Cycle",
             {"fields": ("at", "trigger", "epoch", "took", "observe_ms", "decide_ms", "commit_ms")},
         ),
-        ("Snapshot", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
-        ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_steps")}),
-        ("Stored plan", {"fields": ("the_plan",), "classes": ("collapse",)}),
+        ("Snapshot", {"fields": ("nodes", "workloads", "pending", "notes_table")}),
+        ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "plan_table")}),
+        ("Stored plan", {"fields": ("stored_plan",), "classes": ("collapse",)}),
     )
 
     actions_detail = ("decide_again",)
 
     @action(description="Replay cycle", url_path="replay")
     def decide_again(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
-        """Run the present engine on the stored snapshot; nothing is stored."""
+        """Replay the stored snapshot with the current engine, without storing the result."""
         address = reverse("admin:scheduler_cycle_change", args=[object_id])
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -205,7 +205,7 @@ class CycleAdmin(ReadOnly):
         if result.identical:
             messages.success(request, result.summary)
         else:
-            messages.warning(request, _differences(result))
+            messages.warning(request, _difference_message(result))
         return redirect(address)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
@@ -217,19 +217,19 @@ class CycleAdmin(ReadOnly):
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
     @display(description="Plan")
-    def the_steps(self, row: Cycle) -> SafeString:
+    def plan_table(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
         steps = [(bundle, step) for bundle in bundles for step in bundle.get("steps", ())]
-        rows = table(PLAN, [_step(bundle, step) for bundle, step in steps[:MOST_STEPS]])
+        rows = table(PLAN, [_plan_row(bundle, step) for bundle, step in steps[:MOST_STEPS]])
         left = len(steps) - MOST_STEPS
         return rows if left <= 0 else format_html("{}<p>{} more in the stored plan.</p>", rows, left)
 
     @display(description="Stored plan")
-    def the_plan(self, row: Cycle) -> SafeString:
+    def stored_plan(self, row: Cycle) -> SafeString:
         return pretty(row.plan)
 
     @display(description="Inconsistencies")
-    def the_notes(self, row: Cycle) -> SafeString:
+    def notes_table(self, row: Cycle) -> SafeString:
         return table(("Note",), [(note,) for note in row.notes])
 
 
@@ -255,13 +255,13 @@ class ReservationAdmin(ReadOnly):
 
 @admin.register(QueueStanding)
 class StandingAdmin(ReadOnly):
-    list_display = ("owner", "pool", "gpu_share", "gpu_held", "gpu_requested", "at")
+    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
     list_select_related = ("pool", "project", "department")
-    readonly_fields = ("owner", "gpu_share", "gpu_held", "gpu_requested", "how")
+    readonly_fields = ("owner", "gpu_share", "gpu_allocated", "gpu_requested", "how")
     fieldsets = (
-        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_held", "gpu_requested")}),
+        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_allocated", "gpu_requested")}),
         ("Fair share", {"fields": ("how",)}),
     )
 
@@ -274,7 +274,7 @@ class StandingAdmin(ReadOnly):
         return thousandths(row.share[0])
 
     @display(description="Allocated, GPUs")
-    def gpu_held(self, row: QueueStanding) -> str:
+    def gpu_allocated(self, row: QueueStanding) -> str:
         return thousandths(row.allocated[0])
 
     @display(description="Requested, GPUs")
@@ -319,14 +319,14 @@ class UsageHourAdmin(ReadOnly):
         return gpu_hours(row.gpu_milli_seconds / 1000)
 
 
-def _differences(result: Replayed) -> SafeString:
+def _difference_message(result: Replayed) -> SafeString:
     shown = result.differences[:MOST_DIFFERENCES]
     more = result.differing - len(shown)
     lines = [*shown, *([f"and {more} more"] if more else [])]
     return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
-def _standings(row: Eviction, side: str) -> SafeString:
+def _standings_table(row: Eviction, side: str) -> SafeString:
     lines: list[list[Any]] = []
     for each in row.numbers.get(side) or []:
         amounts = [each.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
@@ -340,7 +340,7 @@ def _standings(row: Eviction, side: str) -> SafeString:
     return table(SIDE, lines)
 
 
-def _step(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:
+def _plan_row(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:
     pod = f"{step.get('role', '')}-{step['index']}" if "index" in step else ""
     devices = ", ".join(str(device) for device in step.get("devices") or ())
     return (

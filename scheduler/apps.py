@@ -24,7 +24,7 @@ class SchedulerConfig(AppConfig):
 
 
 def _predict(*, acting: "Acting", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
-    """Load the engine with the first prediction: most processes never make one."""
+    """Import the engine on the first prediction, because most processes never make one."""
     from scheduler.reports.what_if.dry_run import predict
 
     return predict(acting=acting, workload=workload, spec=spec, now=now)

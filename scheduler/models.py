@@ -40,7 +40,7 @@ class Cycle(models.Model):
 
 
 class Allocation(models.Model):
-    """Resources of its node that one live pod holds; released when the pod's processes have ended."""
+    """Node resources allocated to one pod, and released when the pod's processes have ended."""
 
     pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
@@ -72,7 +72,7 @@ class Allocation(models.Model):
 
 
 class DeviceClaim(models.Model):
-    """An active allocation's hold on one device; a trigger keeps the sum per device at 1000 or below."""
+    """An active allocation's share of one device. A trigger limits the sum per device to 1000."""
 
     allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="claims")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="+")
@@ -159,7 +159,7 @@ class Eviction(models.Model):
 
 
 class Usage(models.Model):
-    """The decayed ledger of one queue in one pool, exact at `settled_at` (unit-seconds per resource)."""
+    """The decayed usage of one queue in one pool, in unit-seconds per resource and exact at `settled_at`."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(
@@ -186,7 +186,7 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """A ledger at an earlier time, from which a sliding window computes what to subtract."""
+    """A usage ledger at an earlier time, from which a sliding window computes the usage to subtract."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -279,7 +279,7 @@ class NodeUtilization(models.Model):
 class UtilizationPoint(models.Model):
     """Utilization of a pod in one minute or hour, as sums over the measured seconds.
 
-    Each holder of a shared device is charged its utilization in proportion to the part it holds.
+    The utilization of a shared device is split among its pods in proportion to their parts of the device.
     """
 
     pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")

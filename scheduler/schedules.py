@@ -1,4 +1,4 @@
-"""Register the regular tasks of the task queue."""
+"""Register the periodic tasks of the task queue."""
 
 from dataclasses import dataclass
 
@@ -6,39 +6,39 @@ from django_q.models import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class RegularTask:
+class PeriodicTask:
     name: str
     func: str
     minutes: int
 
 
-REGULAR = (
-    RegularTask("berth: delete expired data", "scheduler.tasks.delete_expired", 10),
-    RegularTask("berth: enqueue due deliveries", "projects.tasks.enqueue_due_deliveries", 1),
-    RegularTask("berth: notify conditions", "projects.tasks.notify_conditions", 1),
-    RegularTask("berth: revert expired quota changes", "projects.tasks.revert_expired_quota_changes", 1),
-    RegularTask("berth: check budgets", "scheduler.tasks.check_budgets", 5),
+PERIODIC_TASKS = (
+    PeriodicTask("berth: delete expired data", "scheduler.tasks.delete_expired", 10),
+    PeriodicTask("berth: enqueue due deliveries", "projects.tasks.enqueue_due_deliveries", 1),
+    PeriodicTask("berth: notify conditions", "projects.tasks.notify_conditions", 1),
+    PeriodicTask("berth: revert expired quota changes", "projects.tasks.revert_expired_quota_changes", 1),
+    PeriodicTask("berth: check budgets", "scheduler.tasks.check_budgets", 5),
 )
 
 
 def keep_schedules() -> int:
-    """Create, correct and remove schedules; return how many were corrected. Only the leader calls this."""
+    """Create, correct and remove schedules, as the leader; return the number of changed schedules."""
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):
         rows.setdefault(row.name, []).append(row)
     changed = 0
-    for task in REGULAR:
-        first, *doubles = rows.pop(task.name, []) or [None]
+    for task in PERIODIC_TASKS:
+        first, *duplicates = rows.pop(task.name, []) or [None]
         changed += _correct(task, first)
-        for double in doubles:
-            double.delete()
+        for duplicate in duplicates:
+            duplicate.delete()
     for former in rows.values():
         for row in former:
             row.delete()
     return changed
 
 
-def _correct(task: RegularTask, row: Schedule | None) -> bool:
+def _correct(task: PeriodicTask, row: Schedule | None) -> bool:
     every = {"schedule_type": Schedule.MINUTES, "minutes": task.minutes, "repeats": -1}
     values = {"func": task.func, **every}
     if row is not None and all(getattr(row, name) == value for name, value in values.items()):

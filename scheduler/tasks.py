@@ -24,7 +24,7 @@ A_DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """Delete a workspace; return False if it is gone. The row goes last, so that a retry is possible."""
+    """Delete a workspace, then its row, so that a retry is possible. Return False if the row is gone."""
     row = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
     if row is None:
         return False
@@ -34,7 +34,7 @@ def clear_workspace(leftover: int) -> bool:
 
 
 def delete_expired() -> dict[str, int]:
-    """Delete expired rows and files; return how many of each (retention: docs/operations.md)."""
+    """Delete expired rows and files; return the number of each kind (retention: docs/operations.md)."""
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
@@ -44,7 +44,7 @@ def delete_expired() -> dict[str, int]:
         "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
         "environments": len(environments_here().clear(digests_in_use())),
         "environments known": environments.delete_unused(before=now - A_DAY),
-        "answers": _expired_responses(),
+        "answers": _delete_expired_responses(),
         "links to ports": ports.delete_links(before=now),
         "calls": calls.delete_ended(before=now - AN_HOUR),
         "use": forget_old(
@@ -60,7 +60,7 @@ def check_budgets() -> int:
     return watch_budgets(timezone.now())
 
 
-def _expired_responses() -> int:
+def _delete_expired_responses() -> int:
     count = 0
     while more := delete_expired_responses():
         count += more

@@ -24,7 +24,7 @@ from scheduler import tasks
 from scheduler.loop.dispatch.leftovers import AGAIN, queue_workspaces
 from scheduler.management.commands import prune
 from scheduler.models import Cycle
-from scheduler.schedules import REGULAR, keep_schedules
+from scheduler.schedules import PERIODIC_TASKS, keep_schedules
 from tests.cast import Cast, make_cast
 from tests.scheduler.stage import Stage
 
@@ -96,11 +96,11 @@ def cast(transactional_db: None) -> Cast:
 
 
 def test_periodic_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
-    assert keep_schedules() == len(REGULAR)
+    assert keep_schedules() == len(PERIODIC_TASKS)
     assert keep_schedules() == 0
     expected = sorted(Schedule.objects.values_list("name", "func", "minutes"))
-    Schedule.objects.filter(name=REGULAR[0].name).update(minutes=999)
-    Schedule.objects.create(name=REGULAR[1].name, func="nonsense")
+    Schedule.objects.filter(name=PERIODIC_TASKS[0].name).update(minutes=999)
+    Schedule.objects.create(name=PERIODIC_TASKS[1].name, func="nonsense")
     Schedule.objects.create(name="berth: former task", func="removed")
     Schedule.objects.create(name="another application's", func="theirs")
     keep_schedules()
@@ -111,7 +111,7 @@ def test_periodic_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
 
 def test_scheduler_loop_registers_the_periodic_tasks(stage: Stage) -> None:
     stage.tick()
-    assert Schedule.objects.filter(name__startswith="berth: ").count() == len(REGULAR)
+    assert Schedule.objects.filter(name__startswith="berth: ").count() == len(PERIODIC_TASKS)
 
 
 def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:

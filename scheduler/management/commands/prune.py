@@ -11,7 +11,7 @@ from projects.acting import Acting
 from projects.models import Project
 from projects.services import audit
 
-# Table and the trigger that forbids what this command does.
+# Each table, and the trigger that forbids deleting its rows.
 HISTORY = (
     ("projects_event", "projects_event_append_only"),
     ("projects_audit", "projects_audit_append_only"),
@@ -25,28 +25,30 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--before", required=True, type=_day, metavar="YYYY-MM-DD", help="first day to keep, in UTC"
+            "--before", required=True, type=_parse_day, metavar="YYYY-MM-DD", help="first day to keep, in UTC"
         )
-        parser.add_argument("--yes", action="store_true", help="delete the rows; without it, only count them")
+        parser.add_argument(
+            "--yes", action="store_true", help="delete the rows instead of only counting them"
+        )
 
     def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
         if before > datetime.now(UTC):
             raise CommandError(
-                f"--before: is not over; received {before:%Y-%m-%d}; allowed: a day in the past"
+                f"--before: is not in the past; received {before:%Y-%m-%d}; allowed: a day in the past"
             )
         for table, trigger in HISTORY:
-            count = _prune(table, trigger, before) if yes else _older(table, before)
+            count = _prune(table, trigger, before) if yes else _count_older(table, before)
             self.stdout.write(f"{table}: {count} rows {'deleted' if yes else 'are older'}")
         if not yes:
-            self.stdout.write("Nothing was deleted: say --yes to do it.")
+            self.stdout.write("Nothing was deleted. Repeat the command with --yes to delete the rows.")
 
 
-def _day(text: str) -> datetime:
+def _parse_day(text: str) -> datetime:
     day = date.fromisoformat(text)
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _older(table: str, before: datetime) -> int:
+def _count_older(table: str, before: datetime) -> int:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)} WHERE at < %s", [before])  # noqa: S608
         return int(cursor.fetchone()[0])

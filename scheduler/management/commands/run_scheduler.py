@@ -20,26 +20,26 @@ from scheduler.reports.utilization.watch import UseWatch
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # they load every page of the web process; `make check` runs them
+    requires_system_checks = []  # system checks load every web page; `make check` runs them
     help = "Run the scheduler. Any number of processes may run; one leads, the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:
         this_process_is("scheduler")
         collect_rarely()
-        scheduler = made()
+        scheduler = build_scheduler()
 
         def end(number: int, frame: FrameType | None) -> None:
             scheduler.end()
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        use = watch(scheduler)
+        use = build_watch(scheduler)
         use.begin()
         scheduler.run()
         use.end()
 
 
-def watch(scheduler: Scheduler) -> UseWatch:
+def build_watch(scheduler: Scheduler) -> UseWatch:
     from berth.server.wiring import wired
 
     wiring = wired()
@@ -51,7 +51,7 @@ def watch(scheduler: Scheduler) -> UseWatch:
     )
 
 
-def made() -> Scheduler:
+def build_scheduler() -> Scheduler:
     from berth.server.wiring import wired
     from pools.reconciler import reconcile
     from pools.reconciler.background import BackgroundReconciler
