@@ -46,7 +46,7 @@ run: $(BASE)
 
 test: $(DEV) chromium
 	@$(MAKE) check
-	@$(PY) -m pytest -q -n auto --dist loadfile -m "not heavy" $(ARGS)
+	@$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) chromium
 	@$(PY) -m pytest -q -m heavy $(ARGS)
