@@ -59,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("web")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
     """Return the address of one server for all tests, on the test database."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")

@@ -1,4 +1,4 @@
-"""One Ray cluster, started by the first test that needs it."""
+"""One Ray cluster for all contract tests. It ends with the last one, because it is never quite idle."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.ray_cluster import RayCluster, ray_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     with ray_cluster(tmp_path_factory.mktemp("ray")) as running:
         yield running

@@ -79,14 +79,14 @@ def berth(installing: Installing) -> Iterator[Installation]:
         yield installation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_berth(installing: Installing) -> Iterator[Installation]:
     """Run an installation shared by all journeys that end their own workloads and change no quotas."""
     with installing() as installation:
         yield installation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_dave(shared_berth: Installation) -> Terminal:
     """Sign in to the shared installation as a member of the project vision."""
     return sign_in(shared_berth, "dave", shared_berth.home.parent / "dave")
