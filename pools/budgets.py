@@ -26,7 +26,7 @@ Stored = dict[str, Any]
 
 
 def stored(budgets: object) -> list[Stored]:
-    """Return validated budgets as they are stored, with durations in seconds. Raises Invalid."""
+    """Return the validated budgets in stored form, with durations in seconds. Raises Invalid."""
     if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
         raise Invalid([Problem("disruption_budgets", "is not a list of budgets", shown(budgets), allowed)])
@@ -43,7 +43,7 @@ def stored(budgets: object) -> list[Stored]:
     ]
     if problems:
         raise Invalid(problems)
-    return [_stored(each) for each in budgets]
+    return [_stored_budget(each) for each in budgets]
 
 
 def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
@@ -51,7 +51,7 @@ def budgets_of(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many of the pool's nodes may be drained now; an expired pool ignores its budgets."""
+    """Return the number of nodes that may be drained now. An expired pool ignores its budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]
@@ -60,7 +60,7 @@ def allowance_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowa
 
 
 def describe(budget: Budget, now: datetime) -> str:
-    """Return the summary of a budget with the time until which it applies."""
+    """Return a budget's summary, with the time at which the budget stops applying."""
     until = budget.until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
@@ -89,7 +89,7 @@ def _budget(each: Mapping[str, Any]) -> Budget:
     )
 
 
-def _stored(each: Mapping[str, Any]) -> Stored:
+def _stored_budget(each: Mapping[str, Any]) -> Stored:
     budget = {key: each[key] for key in KEYS if each.get(key) not in (None, "", [], ())}
     if isinstance(nodes := budget["nodes"], str) and nodes.isdigit():
         budget["nodes"] = int(nodes)
@@ -175,5 +175,6 @@ def _duration_text(seconds: int) -> str:
 def _zone(name: object) -> tzinfo | None:
     try:
         return ZoneInfo(name) if isinstance(name, str) and name else None
-    except (ValueError, OSError, LookupError):  # unknown, unreadable, or a path outside of the database
+    # unknown or unreadable zone, or a path outside the time zone database
+    except (ValueError, OSError, LookupError):
         return None

@@ -25,27 +25,28 @@ MOVES = {
 def capacity_over_time(
     pool: NodePool, *, now: datetime, span: timedelta, most: int = POINTS_MAX
 ) -> tuple[Point, ...]:
-    """Return at most `most` points of the last `span`; times are seconds since the epoch."""
+    """Return at most `most` points for the last `span`, with times in seconds since the epoch."""
     begin = min(max(now - span, pool.created_at), now)
     points = timeline(_lives(pool, begin), _desired(pool, begin), begin.timestamp(), now.timestamp())
     return thinned(points, most, now.timestamp())
 
 
 def _lives(pool: NodePool, begin: datetime) -> list[Life]:
-    """Return the phases of all nodes that existed at some time since `begin`."""
+    """Return the phases of all nodes that have existed since `begin`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=begin), pool=pool)
     moves: dict[int, list[tuple[float, NodePhase]]] = defaultdict(list)
     events = ScalingEvent.objects.filter(pool=pool, kind__in=list(MOVES), node__in=nodes).order_by("pk")
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
-        if not overdue:  # an event about an overdue drain is no change of phase
+        if not overdue:  # a report of an overdue drain does not change the phase
             moves[node_id].append((at.timestamp(), MOVES[ScalingKind(kind)]))
     lives = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
-        so_far = moves[pk]
-        if (so_far[-1][1] if so_far else NodePhase.PENDING) != _phase(state):
-            so_far.append((since.timestamp(), _phase(state)))  # missing in the history, or already deleted
-        began = min(created.timestamp(), so_far[0][0]) if so_far else created.timestamp()
-        lives.append(Life(began, tuple(so_far)))
+        recorded_moves = moves[pk]
+        if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase(state):
+            # the event may be missing from the history or already deleted
+            recorded_moves.append((since.timestamp(), _phase(state)))
+        began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
+        lives.append(Life(began, tuple(recorded_moves)))
     return lives
 
 

@@ -37,20 +37,20 @@ class Costs:
 
 
 def costs_of(pool: NodePool, now: datetime) -> Costs:
-    """Return the costs of the current nodes, of the last 24 hours and of the last 30 days."""
+    """Return the cost of the current nodes, and the costs of the last 24 hours and the last 30 days."""
     price = current_price(pool)
     living = Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]
     return Costs(
         price_per_gpu_hour=price,
         per_hour=None if price is None else price * gpus,
-        day=_spent(pool, now - DAY, now),
-        month=_spent(pool, now - MONTH, now),
+        day=_spending(pool, now - DAY, now),
+        month=_spending(pool, now - MONTH, now),
     )
 
 
 def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
-    """Return the node-hours and GPU-hours until now of each pool that ever had a node."""
+    """Return the node-hours and GPU-hours so far for each pool that has ever had a node."""
     ended = Least(Coalesce("ended_at", _moment(now)), _moment(now))
     lasted = ExpressionWrapper(
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
@@ -67,7 +67,7 @@ def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
     return {pool_id: (nodes / HOUR, gpus / HOUR) for pool_id, nodes, gpus in rows}
 
 
-def _spent(pool: NodePool, begin: datetime, now: datetime) -> Spent:
+def _spending(pool: NodePool, begin: datetime, now: datetime) -> Spent:
     node_hours, gpu_hours, cost = 0.0, 0.0, Decimal(0)
     has_price, lacks_price = False, False
     for period in price_periods(pool, begin, now):
@@ -81,7 +81,7 @@ def _spent(pool: NodePool, begin: datetime, now: datetime) -> Spent:
 
 
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
-    """Return the node-hours and GPU-hours of a period."""
+    """Return the node-hours and GPU-hours in a period."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=end)
     lasted = ExpressionWrapper(
         Least(Coalesce("ended_at", _moment(end)), _moment(end)) - Greatest("created_at", _moment(begin)),
@@ -101,7 +101,7 @@ def _moment(at: datetime) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class PricePeriod:
-    """Period with one price, which is None if none was known."""
+    """Period with a constant price, or None if the price was unknown."""
 
     begin: datetime
     end: datetime
@@ -116,12 +116,12 @@ def current_price(pool: NodePool) -> Decimal | None:
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the price valid until now, in the transaction that changes it."""
+    """Record the price in effect until now. Call in the transaction that changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 
 def price_periods(pool: NodePool, begin: datetime, end: datetime) -> Iterator[PricePeriod]:
-    """Yield the periods in order; the last one has the current price."""
+    """Yield the price periods in order. The last period has the current price."""
     past = PoolPrice.objects.filter(pool=pool, until__gt=begin).order_by("until")
     for until, price in past.values_list("until", "price_per_gpu_hour"):
         if begin < min(until, end):

@@ -1,6 +1,6 @@
 """Work that would be lost with each node.
 
-Pods and allocations belong to a higher layer and are reached through relations of the node. The database sums
+Pods and allocations belong to a higher layer and are reached through the node's relations. The database adds
 them up, because there are many more pods than nodes.
 """
 

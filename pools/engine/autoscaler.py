@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-LOW_UTILISATION = (3, 10)  # less than 3/10 of the capacity
+LOW_UTILISATION = (3, 10)  # below 3/10 of the capacity
 BINDING = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """The load on a pool. Queued, running and capacity are thousandths of slots.
+    """Load on a pool, with `queued`, `running` and `capacity` in thousandths of slots.
 
-    `queued` counts work that fits this pool and is within its limits but waits for nodes, and work reserved
-    on booting nodes; `binding` is its scarcest resource. `nodes` are ready, `booting` ones are ordered but
-    not ready. `gang_nodes` is the number of empty nodes that hold the queued work without splitting gangs.
+    `queued` counts work that fits the pool and its limits but waits for nodes, plus work reserved on booting
+    nodes. `binding` is the scarcest resource of the queued work. `nodes` are ready; `booting` nodes are
+    ordered but not ready. `gang_nodes` is the number of empty nodes that hold the queued work without
+    splitting gangs.
     """
 
     queued: int
@@ -64,30 +65,32 @@ class ScaleDecision:
     desired: int
     rule: Rule
     reason: str
-    held: bool = False  # a smaller size is decided but waits for the cooldown
+    held: bool = False  # scaling down waits for the cooldown
 
 
 def desired_nodes(
     pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ClockValues
 ) -> ScaleDecision:
-    """Return the decision of the first rule that applies; only scaling down waits for the cooldown."""
+    """Return the decision of the first rule that applies. Only scaling down waits for the cooldown."""
     if clock.expires_at is not None and clock.now >= clock.expires_at:
         return ScaleDecision(0, Rule.EXPIRED, "the pool has expired")
     decision = (
-        _for_queued_work(pressure, current_desired, config)
-        or _when_idle(pressure, current_desired, config, clock)
-        or _at_low_utilisation(pressure, config)
+        _decide_for_queued_work(pressure, current_desired, config)
+        or _decide_when_idle(pressure, current_desired, config, clock)
+        or _decide_at_low_utilisation(pressure, config)
         or ScaleDecision(current_desired, Rule.STEADY, "demand is met")
     )
-    bounded = _within_limits(config, decision)
-    if bounded.desired < current_desired and _in_cooldown(config, clock):
+    bounded = _apply_limits(config, decision)
+    if bounded.desired < current_desired and _is_cooling_down(config, clock):
         return ScaleDecision(
             current_desired, bounded.rule, f"{bounded.reason}; waiting for the cooldown", held=True
         )
     return bounded
 
 
-def _for_queued_work(pressure: Pressure, current: int, config: AutoscalerConfig) -> ScaleDecision | None:
+def _decide_for_queued_work(
+    pressure: Pressure, current: int, config: AutoscalerConfig
+) -> ScaleDecision | None:
     if pressure.queued <= 0:
         return None
     by_slots = _ceil(pressure.queued, config.slots_per_node)
@@ -98,7 +101,7 @@ def _for_queued_work(pressure: Pressure, current: int, config: AutoscalerConfig)
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 
-def _when_idle(
+def _decide_when_idle(
     pressure: Pressure, current: int, config: AutoscalerConfig, clock: ClockValues
 ) -> ScaleDecision | None:
     if pressure.running > 0:
@@ -112,7 +115,7 @@ def _when_idle(
     return ScaleDecision(current, Rule.STEADY, reason)
 
 
-def _at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
+def _decide_at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
     numerator, denominator = LOW_UTILISATION
     if pressure.running * denominator >= pressure.capacity * numerator:
         return None
@@ -121,7 +124,7 @@ def _at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> ScaleDe
     return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILISATION, used)
 
 
-def _within_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:
+def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:
     minimum = max(config.min, config.ready_threshold) if config.min > 0 else 0
     desired = min(max(decision.desired, minimum), config.max)
     if desired == decision.desired:
@@ -134,8 +137,8 @@ def _within_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDe
     return ScaleDecision(desired, decision.rule, f"{decision.reason}; {bound}")
 
 
-def _in_cooldown(config: AutoscalerConfig, clock: ClockValues) -> bool:
-    """Return whether the cooldown is running. A clock that was set back ends it."""
+def _is_cooling_down(config: AutoscalerConfig, clock: ClockValues) -> bool:
+    """Return True if the cooldown is running. A clock that was set back ends the cooldown."""
     if clock.last_scaled_at is None:
         return False
     return 0 <= clock.now - clock.last_scaled_at < config.cooldown

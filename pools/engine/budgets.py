@@ -1,4 +1,4 @@
-"""How many nodes may be disrupted at once, by reason and time."""
+"""Limits on the number of nodes disrupted at once, by reason and time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
-    """Why the pool itself removes a node."""
+    """Reason for which the pool itself removes a node."""
 
-    EMPTY = "empty"  # no pod runs on it
-    UNDERUTILISED = "underutilised"  # the pool does not need it; its pods have to move
+    EMPTY = "empty"  # no pod runs on the node
+    UNDERUTILISED = "underutilised"  # the pool does not need the node, but the node's pods have to move
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Budget:
         return self.schedule is None or self._start(now) is not None
 
     def until(self, now: datetime) -> datetime | None:
-        """Return when the budget stops applying; None if it always applies or does not apply now."""
+        """Return the time at which the budget stops applying; None if it has no schedule or is inactive."""
         start = None if self.schedule is None else self._start(now)
         return None if start is None else start + self.duration
 
@@ -51,13 +51,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Number of nodes that may still be drained, and the budget that limits it, for each limited reason."""
+    """Number of nodes that may still be drained for each limited reason, and the budget that limits it."""
 
     more: Mapping[DisruptionReason, int] = field(default_factory=dict)
     by: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return whether one more node may be drained in addition to `chosen` ones."""
+        """Return True if a node may be drained in addition to `chosen` nodes."""
         return reason not in self.more or chosen < self.more[reason]
 
     def most(self, reason: DisruptionReason, count: int) -> int:
@@ -68,7 +68,7 @@ UNLIMITED = Allowance()
 
 
 def allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return what the strictest budgets allow if `disrupted` of `total` nodes are already disrupted."""
+    """Return the strictest budgets' allowance when `disrupted` of `total` nodes are already disrupted."""
     more: dict[DisruptionReason, int] = {}
     by: dict[DisruptionReason, Budget] = {}
     for budget in budgets:

@@ -12,7 +12,7 @@ FIELDS = ("min", "desired", "max")
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Size of a pool: without `max` it has `min` nodes; without `desired` its ready threshold is `min`."""
+    """Size of a pool. `max` defaults to a fixed size of `min`, and the ready threshold to `min`."""
 
     min: int
     max: int | None = None
@@ -38,7 +38,7 @@ class NodeSpec:
 
     @property
     def initial_nodes(self) -> int:
-        """Number of nodes of a new pool; 0 if the minimum is 0."""
+        """Number of nodes in a new pool; 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
@@ -79,23 +79,27 @@ def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:
     ]
     if wrong or not isinstance(floor, int):
         return wrong
-    return [*_floor(floor, ceiling), *_ceiling(floor, ceiling), *_desired(floor, ceiling, desired)]
+    return [
+        *_min_problems(floor, ceiling),
+        *_max_problems(floor, ceiling),
+        *_desired_problems(floor, ceiling, desired),
+    ]
 
 
-def _floor(floor: int, ceiling: object) -> list[Problem]:
+def _min_problems(floor: int, ceiling: object) -> list[Problem]:
     if floor < 0 or (floor == 0 and ceiling is None):
         allowed = "at least 1; 0 only with a max" if ceiling is None else "at least 0"
         return [Problem("nodes.min", "is too small", str(floor), allowed)]
     return []
 
 
-def _ceiling(floor: int, ceiling: object) -> list[Problem]:
+def _max_problems(floor: int, ceiling: object) -> list[Problem]:
     if isinstance(ceiling, int) and ceiling < max(floor, 1):
         return [Problem("nodes.max", "is below nodes.min", str(ceiling), f"at least {max(floor, 1)}")]
     return []
 
 
-def _desired(floor: int, ceiling: object, desired: object) -> list[Problem]:
+def _desired_problems(floor: int, ceiling: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
     lowest = 0 if floor == 0 else 1

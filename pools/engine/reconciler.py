@@ -1,8 +1,7 @@
 """Decide a pool's next step from current to desired nodes.
 
-A node counts once: as pending (ordered, not ready), current (ready or cordoned) or draining. All state is in
-rows, so a step depends on the present fleet and not on past events: an event changes the fleet, and
-`next_step` reads only the fleet.
+Each node is counted once: as pending (ordered, not ready), current (ready or cordoned) or draining. All state
+is in the database. Events change the fleet, and `next_step` reads only the fleet, not past events.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +22,8 @@ class Phase(StrEnum):
 class Fleet:
     """The nodes of a pool by ordinal.
 
-    `retiring` nodes are drained on request, whatever the desired size; `in_flight` is the number of nodes in
-    the current order; `may_order` is false while a failed order is delayed or the pool is paused.
+    `retiring` nodes are drained on request, regardless of the desired size. `in_flight` is the number of
+    nodes in the current order. `may_order` is false while a failed order is delayed or the pool is paused.
     """
 
     desired: int
@@ -44,14 +43,14 @@ class Fleet:
 
     @property
     def effective(self) -> int:
-        """Number of nodes without further steps, so that missing nodes are not ordered twice."""
+        """Number of nodes that the pool will have without further steps, so that no node is ordered twice."""
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
     def ordinals_in_use(self) -> frozenset[int]:
         return self.current | self.pending | self.draining | self.retiring
 
-    # Events as changes of the fleet.
+    # Events. Each method returns the changed fleet.
 
     def with_desired(self, desired: int) -> "Fleet":
         return replace(self, desired=desired)
@@ -60,7 +59,7 @@ class Fleet:
         return replace(self, in_flight=order.count)
 
     def provisioned(self, ordinals: Iterable[int]) -> "Fleet":
-        """Return the fleet after an order that brought these nodes, possibly fewer than ordered."""
+        """Return the fleet after an order delivered these nodes, possibly fewer than ordered."""
         return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.ordinals_in_use))
 
     def provision_failed(self) -> "Fleet":
@@ -113,7 +112,7 @@ class UndoDrain:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Commands and the fleet after them; `blocked` nodes are kept only by a disruption budget."""
+    """Commands, and the fleet after them. Only a disruption budget delays the drain of `blocked` nodes."""
 
     fleet: Fleet
     commands: tuple[Order | Drain | UndoDrain, ...] = ()
@@ -125,7 +124,8 @@ def next_step(
 ) -> Step:
     """Return the commands to start now, possibly none, and the fleet after them.
 
-    `work_to_lose` is by ordinal; nodes with the least work are drained first, as far as budgets allow.
+    `work_to_lose` maps ordinals to work. Nodes with the least work are drained first, as far as budgets
+    allow.
     """
     commands: list[Order | Drain | UndoDrain] = []
     blocked: tuple[int, ...] = ()
@@ -147,13 +147,15 @@ def next_step(
 
 
 def surplus(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
-    """Return the nodes to drain in order, ignoring budgets; the head only if no node is desired."""
+    """Return the nodes to drain, in order and ignoring budgets. The head is included only if no node is
+    desired.
+    """
     alone = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
     return victims(fleet.current, len(fleet.current) - fleet.desired, work_to_lose, head_too=alone)
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """Revert as many drains as needed, lowest ordinals first, which would be drained last."""
+    """Revert as many drains as needed, lowest ordinals first, because those would be drained last."""
     ordinals = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
     returning = frozenset(ordinals)
     fleet = replace(fleet, draining=fleet.draining - returning, current=fleet.current | returning)
@@ -161,7 +163,7 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _lacks_nodes(fleet: Fleet) -> bool:
-    """Return whether nodes are missing, or the head, without which the other nodes are useless."""
+    """Return True if nodes are missing, or the head, without which the other nodes are useless."""
     return fleet.desired > fleet.effective or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 

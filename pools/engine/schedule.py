@@ -17,23 +17,23 @@ FIELDS = "minute, hour, day of month, month and day of week"
 
 
 class InvalidSchedule(ValueError):
-    """The text is not a cron schedule; the message says which field is wrong and what it allows."""
+    """Invalid cron schedule. The message names the wrong field and its allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A five-field cron schedule. Where both kinds of days are restricted, either one matches."""
+    """A five-field cron schedule. If day of month and day of week are both restricted, either may match."""
 
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest run up to `now` by the clock of `zone`, or None if it is `within` ago or longer.
+        """Return the latest run up to `now` in `zone`, or None if there is none more recent than `within`.
 
-        A local time that occurs twice, when clocks go back, runs the first time.
+        If a local time occurs twice because clocks go back, the first occurrence counts.
         """
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
             hours=3
-        )  # margin for a change of the clocks
+        )  # margin for daylight saving changes
         for run in CronSim(self.expression, latest, reverse=True):
             age = now.timestamp() - run.replace(tzinfo=zone).timestamp()
             if age >= within.total_seconds():

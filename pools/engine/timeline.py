@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """How a node is counted; a lost or ended node is not counted."""
+    """How a node is counted. Lost and ended nodes are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -16,7 +16,7 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Life of one node, pending from `began` on; `moves` are in the order of their records."""
+    """Life of one node, pending from `began`. `moves` are in the order in which they were recorded."""
 
     began: float
     moves: tuple[tuple[float, NodePhase], ...] = ()
@@ -36,7 +36,7 @@ class Point:
 def timeline(
     lives: Iterable[Life], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """Return a point at `begin` and one for each later change of a count.
+    """Return a point at `begin` and one at each later change of a count.
 
     `desired` has at least one entry of time and count, in order; the first count also applies before its
     time.
@@ -57,11 +57,11 @@ def timeline(
             points.append(point)
     if not points or points[0].at > begin:
         points.insert(0, Point(begin, desired[0][1], 0, 0, 0))
-    return tuple(_without_repeats(points))
+    return tuple(_drop_repeats(points))
 
 
 def thinned(points: Sequence[Point], most: int, end: float) -> tuple[Point, ...]:
-    """Return at most `most` points: the last one of each of as many equal periods."""
+    """Return at most `most` points: the last point in each of `most` equal periods."""
     if len(points) <= most or most < 1:
         return tuple(points)
     begin = points[0].at
@@ -75,7 +75,7 @@ def _node_changes(lives: Iterable[Life]) -> Iterable[tuple[float, str, int]]:
         phase, at = NodePhase.PENDING, life.began
         yield at, phase, 1
         for moved, to in life.moves:
-            at = max(at, moved)  # a clock that was set back changes nothing
+            at = max(at, moved)  # ignore a clock that was set back
             if to == phase:
                 continue
             if phase != NodePhase.GONE:
@@ -89,7 +89,7 @@ def _time_of(change: tuple[float, str, int]) -> float:
     return change[0]
 
 
-def _without_repeats(points: Sequence[Point]) -> Iterable[Point]:
+def _drop_repeats(points: Sequence[Point]) -> Iterable[Point]:
     before: Point | None = None
     for point in points:
         if before is None or _counts(point) != _counts(before):

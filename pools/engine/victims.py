@@ -9,9 +9,9 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Pods that run on a node or are reserved there; compares by what a drain would lose.
+    """Pods running or reserved on a node, ordered by the work that a drain would lose.
 
-    A drain waits without limit for `non_preemptible` pods. Seconds count since the start or the last
+    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start or the last
     checkpoint.
     """
 
@@ -27,7 +27,7 @@ NONE = Work()
 def victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, head_too: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes in drain order: the least work first, then the highest ordinal, the head last."""
+    """Return `count` nodes in drain order: least work first, then highest ordinal, and the head last."""
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NONE), -ordinal))
     chosen = ordered[: max(count, 0)]

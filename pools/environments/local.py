@@ -37,7 +37,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Script and secrets that create an environment; the secrets are written to no file."""
+    """Script and secrets for creating an environment. The secrets are never written to a file."""
 
     digest: str
     script: str
@@ -46,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Boot:
-    """Progress of a node's installation; `why` is the reason of a failure."""
+    """Progress of a node's installation, and `why` it failed."""
 
     progress: Progress
     ready: bool = False
@@ -61,7 +61,7 @@ class LocalEnvironments:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin(self, name: str, recipe: Recipe) -> None:
-        """Run the script for a node unless it runs or has ended; after a crash it runs again."""
+        """Start a node's script unless it is running or has ended. After a crash, the script runs again."""
         home = self._home(name)
         if (home / "exit").exists() or self._is_running(home):
             return
@@ -78,18 +78,20 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def look(self, name: str, secrets: Mapping[str, str]) -> Boot | None:
-        """Return the progress of a script, or None if no process runs it and it left no exit code."""
+        """Return the script's progress, or None if no process is running it and it left no exit code."""
         self._reap()
         home = self._home(name)
         alive = self._is_running(
             home
-        )  # read before the exit code, so that a script ending in between is not missed
+        )  # read before the exit code, so that a script that ends in between is not missed
         code = _text(home / "exit").strip()
         progress = progress_of(_text(home / "phases").splitlines(), secrets.values())
         if code:
             if code == "0" and progress.ready:
                 return Boot(progress, ready=True)
-            progress = progress if progress.failed else self._failed_outside(progress, home, code, secrets)
+            progress = (
+                progress if progress.failed else self._add_outside_failure(progress, home, code, secrets)
+            )
             return Boot(progress, why=progress.why)
         return Boot(progress) if alive else None
 
@@ -134,10 +136,10 @@ class LocalEnvironments:
             "BERTH_APT": "no",
         }
 
-    def _failed_outside(
+    def _add_outside_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
-        """Return the progress of a script that failed outside of its phases, for example for a full disk."""
+        """Return the progress of a script that failed outside its phases, for example on a full disk."""
         return ended_outside(progress, f"{_text(home / 'output')}\nexit code {code}", secrets.values())
 
     def _is_running(self, home: Path) -> bool:

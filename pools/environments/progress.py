@@ -15,7 +15,7 @@ UNREACHABLE = re.compile(
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
 )
 READY = "ready"  # the last line's phase
-START = "start"  # the phase of the start script, which follows the environment's own
+START = "start"  # phase of the start script, after the phases of the environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def why(self) -> str:
-        """Reason of the failure with the last line of output, or an empty string."""
+        """Reason for the failure, with the last line of output; empty if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""
@@ -60,13 +60,13 @@ class Progress:
         last = lines[-1] if lines else "no output"
         if failed.phase == START:
             return f"start script failed with exit code {failed.exit_code}: {last}"
-        if UNREACHABLE.search(failed.message):  # pip's last line does not mention it
+        if UNREACHABLE.search(failed.message):  # pip's last line does not mention network errors
             last += " (network unreachable, see the output)"
         return f"environment could not be installed: {failed.phase}: {last}"
 
 
 def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
-    """Parse the output of one run; incomplete and foreign lines are ignored."""
+    """Parse the output of one run. Incomplete and unrelated lines are ignored."""
     phases: dict[str, Phase] = {}
     ready = False
     for line in lines:
@@ -81,12 +81,12 @@ def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
 
 
 def ended_outside(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Add a failed phase for a script that failed outside of its phases."""
-    failed = Phase("script", "failed", 0, _hidden(output.strip(), secrets)[-MESSAGE_MAX:])
+    """Add a failed phase for a script that failed outside its phases."""
+    failed = Phase("script", "failed", 0, _hide_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 
 
-def _hidden(message: str, secrets: Iterable[str]) -> str:
+def _hide_secrets(message: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         message = message.replace(secret, SECRET_PLACEHOLDER) if secret else message
     return message
@@ -101,5 +101,5 @@ def _phase(line: str, secrets: tuple[str, ...]) -> Phase | None:
         return None
     if state not in STATES or not name:
         return None
-    text = _hidden(message, secrets).replace("\0", "")[-MESSAGE_MAX:]
+    text = _hide_secrets(message, secrets).replace("\0", "")[-MESSAGE_MAX:]
     return Phase(name[:80], state, min(seconds, 10**6), text)

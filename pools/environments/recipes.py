@@ -1,4 +1,4 @@
-"""Recipes of environments for nodes of this machine, with secrets."""
+"""Environment recipes, with secrets, for nodes on this machine."""
 
 from pools.environments.local import Recipe
 from pools.joining.sealed import Unopened
@@ -9,12 +9,12 @@ from pools.services.environments import secrets_for
 
 
 def recipe(pool_name: str, digest: str) -> Recipe:
-    """Return the recipe for an order of the pool."""
+    """Return the recipe for the nodes that a pool orders."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 
 def recipes(pool_name: str) -> dict[str, Recipe]:
-    """Return the recipes of pending nodes by instance id."""
+    """Return the recipes for pending nodes by instance id."""
     pending = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
     rows = list(pending.select_related("pool", "environment"))
     row_by_digest = {row.environment_id: row for row in rows}

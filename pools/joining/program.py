@@ -4,10 +4,10 @@ It uses only the standard library.
 
 BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
 
-It measures the machine, joins, and calls every few seconds to report that the machine runs and whether EC2
-will interrupt it, and to get its node. The response has a shell script that makes the machine this node, and
-one that undoes it; both run as the user of this program. Each call reports the first script's exit code and
-last output.
+It measures the machine and joins the pool. Every few seconds it reports that the machine is running and
+whether EC2 is about to interrupt it, and fetches the machine's node. The response contains a shell script
+that makes the machine this node, and a script that undoes this. Both run as the user who runs this program.
+Each call reports the first script's exit code and last output.
 
 It requires Python 3.9 or later.
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send our secret to another server."""
+    """Reject redirects: they would send the machine's secret to another server."""
 
     def redirect_request(self, *arguments):
         # type: (object) -> None
@@ -70,7 +70,7 @@ def main():
 
 
 class Boot:
-    """The script that installs a node's environment; it runs beside the calls, which report its progress."""
+    """The script that installs a node's environment. It runs in the background and calls report its progress."""
 
     def __init__(self):
         # type: () -> None
@@ -79,7 +79,7 @@ class Boot:
 
     def follow(self, answer):
         # type: (dict[str, object]) -> None
-        """Start the script once per environment; stop one that is no longer requested."""
+        """Start the script once per environment; stop a script that is no longer requested."""
         digest = str(answer.get("digest") or "")
         if digest == self.digest:
             return
@@ -119,7 +119,7 @@ class Boot:
 
 
 class Start:
-    """The script that makes the machine a node; it runs beside the calls, because it may take minutes."""
+    """The script that makes the machine a node. It runs in the background because it may take minutes."""
 
     def __init__(self):
         # type: () -> None
@@ -174,7 +174,7 @@ class Start:
 
 def command(answer, name):
     # type: (dict[str, object], str) -> list[str]
-    """Return a command that reads the script from a private file: command lines are public."""
+    """Return a command that reads the script from a private file: other users can see command lines."""
     return ["/bin/sh", write_private(name + ".sh", str(answer[name]))]
 
 
@@ -215,16 +215,16 @@ def joined(on_ec2):
     token = os.environ.pop("BERTH_JOIN_TOKEN", "")
     while True:
         try:
-            body = measured(on_ec2)  # the own address is unknown until the server's resolves
+            body = measure(on_ec2)  # this machine's address is unknown until the server's name resolves
             body["token"] = token
             answer = send("node-pools/%s/join" % POOL, body)
             return store_secret(str(answer["secret"]))
-        except OSError as error:  # also a conflict: the machine may be faster than its order
+        except OSError as error:  # may be a conflict: the machine can call before its order is recorded
             print("not joined yet: %s" % error, file=sys.stderr)
             time.sleep(EVERY_SECONDS)
 
 
-def measured(on_ec2):
+def measure(on_ec2):
     # type: (str) -> dict[str, object]
     gpus = [line.split(", ") for line in nvidia_smi().splitlines() if line.strip()]
     return {

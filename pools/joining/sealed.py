@@ -25,10 +25,10 @@ def unseal(sealed: str) -> str:
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, which seals, and the former ones, which still unseal."""
+    """Return the current key, which seals secrets, and former keys, which can still unseal them."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
-    return MultiFernet([Fernet(_derived(key)) for key in keys])
+    return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 
 
-def _derived(key: str) -> bytes:
+def _derive_key(key: str) -> bytes:
     return base64.urlsafe_b64encode(hashlib.sha256(SALT + key.encode()).digest())

@@ -16,25 +16,25 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 def for_order(pool: str, client_token: str) -> str:
     """Return the secret with which each machine of the order joins."""
-    return _signed("order", f"{pool}.{client_token}")
+    return _sign("order", f"{pool}.{client_token}")
 
 
 def for_node(key: int) -> str:
-    return _signed("node", str(key))
+    return _sign("node", str(key))
 
 
 def for_machine(key: int) -> str:
-    return _signed("machine", str(key))
+    return _sign("machine", str(key))
 
 
 def for_pod(key: str) -> str:
-    """Return the secret of a session's worker, valid as long as its pod runs."""
-    return _signed("pod", key)
+    """Return the secret of a session's worker, valid while its pod runs."""
+    return _sign("pod", key)
 
 
 def for_port(key: str) -> str:
-    """Return the secret by which a pod with open ports recognizes Berth."""
-    return _signed("port", key)
+    """Return the secret that identifies Berth to a pod with open ports."""
+    return _sign("port", key)
 
 
 def for_cluster(pool: str) -> str:
@@ -48,7 +48,7 @@ def for_gang(workload: str, run: int) -> str:
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Return whether the secret belongs to any node or machine, without a query."""
+    """Return True if the secret belongs to any node or machine, without a query."""
     return any(subject(secret, kind) is not None for kind in ("node", "machine"))
 
 
@@ -71,7 +71,7 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _signed(kind: str, value: str) -> str:
+def _sign(kind: str, value: str) -> str:
     return f"{kind}.{value}.{_signature(kind, value)}"
 
 

@@ -48,7 +48,7 @@ BERTH_CA
 
 
 def user_data(order: ProvisionOrder) -> str:
-    """Return the first-boot script; deterministic, so that an order can be repeated. Raises ProviderError."""
+    """Return the first-boot script; the same order always gets the same script. Raises ProviderError."""
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
         message = "BERTH_PUBLIC_URL is not set; machines need it to join"
@@ -62,12 +62,12 @@ def user_data(order: ProvisionOrder) -> str:
     return SCRIPT.format(
         place=PLACE, url=shlex.quote(url), pool=order.pool, more=more,
         ca=CA.format(place=PLACE, ca=ca) if ca else "",
-        token=secrets.for_order(order.pool, order.client_token), program=_packed(program()),
+        token=secrets.for_order(order.pool, order.client_token), program=_compress(program()),
     )  # fmt: skip
 
 
 def _authority() -> str:
-    """Return the certificates with which machines verify this server, or an empty string."""
+    """Return the certificates that machines use to verify this server, or an empty string."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
     try:
@@ -77,7 +77,7 @@ def _authority() -> str:
         raise ProviderError(ProviderErrorKind.SETTINGS, message) from error
 
 
-def _packed(text: str) -> str:
+def _compress(text: str) -> str:
     """Compress deterministically, because EC2 limits user data to 16 KiB."""
     return base64.encodebytes(gzip.compress(text.encode(), mtime=0)).decode()
 

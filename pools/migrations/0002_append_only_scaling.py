@@ -1,4 +1,4 @@
-"""Here we let nobody rewrite the scaling history, not even by hand."""
+"""Make the scaling history append-only, even for direct SQL."""
 
 from django.db import migrations
 

@@ -7,9 +7,9 @@ from pools.models.pool import NodePool
 
 
 class Environment(models.Model):
-    """Immutable environment: another image has another digest.
+    """Immutable environment. A different image has a different digest.
 
-    Its script, run by nodes, contains no secret.
+    Nodes run its script, which contains no secret.
     """
 
     digest = models.CharField(max_length=64, primary_key=True)
@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PoolSecret(models.Model):
-    """Secret of a plugin, sealed with the installation's key; only processes get it, in `variable`."""
+    """Plugin secret, sealed with the installation's key. Only processes receive the secret, in `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
     plugin = models.CharField(max_length=40)

@@ -28,7 +28,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with the capacity that it measured; free while none of its uses is open."""
+    """Machine that joined a pool, with its measured capacity. It is free while none of its uses is open."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
     name = models.CharField(max_length=64)
@@ -59,7 +59,7 @@ class Machine(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine by one node, from the order to the node's end: the instance of this provider."""
+    """Use of a machine by one node, from its order until it ends: an instance of the static provider."""
 
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
     client_token = models.CharField(max_length=64)

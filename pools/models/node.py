@@ -8,12 +8,12 @@ from pools.models.pool import NodePool
 
 
 class NodeState(models.TextChoices):
-    REQUESTED = "requested"  # the provider accepted the order; its listing does not show the instance yet
+    REQUESTED = "requested"  # the provider accepted the order, but its listing does not show the instance yet
     BOOTING = "booting"  # listed but not usable yet
     READY = "ready"
-    CORDONED = "cordoned"  # keeps its pods, takes no new ones
+    CORDONED = "cordoned"  # keeps its pods but accepts no new ones
     DRAINING = "draining"  # finishes its pods, then ends
-    LOST = "lost"  # its instance is gone or never appeared; ends soon
+    LOST = "lost"  # the instance is gone or never appeared; the node ends soon
     ENDED = "ended"
 
 
@@ -24,7 +24,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(models.Model):
-    """Node of a pool; it keeps the pool's shape as of its order, whatever is edited later."""
+    """Node of a pool. It keeps the shape that the pool had when the node was ordered."""
 
     State = NodeState
 

@@ -206,12 +206,12 @@ class NodePool(models.Model):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Whether too many boots failed in a row, so that no node is ordered until an admin retries."""
+        """True if too many boots failed in a row. No node is ordered until an admin retries."""
         return stops_provisioning(self.boot_failures, self.boot_failure_limit)
 
 
 class PoolPrice(models.Model):
-    """A former price of a pool; null if none was set."""
+    """Former price of a pool; null if no price was set."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

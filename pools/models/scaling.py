@@ -9,8 +9,8 @@ from pools.models.pool import NodePool
 class ScalingKind(models.TextChoices):
     AUTOSCALE = "autoscale"  # the autoscaler or a user changed the desired number of nodes
     PROVISION = "provision"  # the provider returned instances
-    SURPLUS = "surplus"  # the provider returned more instances than still desired
-    ADOPTED = "adopted"  # an instance of a call whose response was lost
+    SURPLUS = "surplus"  # the provider returned more instances than are still desired
+    ADOPTED = "adopted"  # an instance was found whose provider response had been lost
     JOINED = "joined"  # the machine called the join endpoint
     READY = "ready"
     CORDON = "cordon"
@@ -20,8 +20,8 @@ class ScalingKind(models.TextChoices):
     TERMINATE = "terminate"
     INTERRUPTION = "interruption"  # the provider will take the machine back
     LOST = "lost"
-    ORPHAN = "orphan"  # an instance with our tags but without a node: terminated
-    BOOT_FAILED = "boot_failed"  # nodes of an order were lost before they became ready
+    ORPHAN = "orphan"  # an instance with our tags but without a node was terminated
+    BOOT_FAILED = "boot_failed"  # an order's nodes were lost before they became ready
     RETRIED = "retried"  # the count of failed boots was reset: nodes are ordered again at once
     ERROR = "error"
     PAUSED = "paused"

@@ -27,10 +27,10 @@ class Operation:
 class Plugin:
     """A named set of optional hooks.
 
-    `transform` adds packages and settings to the image; `bootstrap` returns operations for each node after
-    the installation; `decorate` returns the function that replaces a given one at each execution on the
-    worker. `around_app` is open for the life of the worker's main process, `around_process` for that of each
-    executor process from its first call on, `around_client` for that of the client's session.
+    `transform` adds packages and settings to the image. `bootstrap` returns operations for each node after
+    the installation. `decorate` returns the function that a worker executes instead of the submitted one.
+    `around_app` stays open while the worker's main process runs, `around_process` from an executor process's
+    first call until that process ends, and `around_client` while the client's session is open.
     """
 
     name: str

@@ -42,7 +42,7 @@ def problems_of_image(image: Image) -> Iterator[Problem]:
 
 
 def problems_of_declared(declared: Any) -> Iterator[Problem]:
-    """Yield problems with the structure of a declared environment, before it is made an image."""
+    """Yield problems with the structure of a declared environment, before it becomes an image."""
     if not isinstance(declared, Mapping):
         yield Problem("", "is not keys and values", shown(declared), ", ".join(FIELDS))
         return

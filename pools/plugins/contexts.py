@@ -23,8 +23,9 @@ class Hook(StrEnum):
 class HookContexts:
     """Open contexts of plugins by name, for one hook of one process.
 
-    The hook is called as `hook(*facts)`: InstanceInfo for workers, session and Cluster for the client.
-    Thread-safe: a second thread waits until all contexts are entered and enters none again.
+    The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
+    the client. Thread-safe: a second thread waits until all contexts are entered and does not enter them
+    again.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -40,7 +41,7 @@ class HookContexts:
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
         """Enter the contexts that are not open yet.
 
-        If one fails, the contexts that this call opened are left again and HookFailed is raised.
+        If one fails, the contexts that this call opened are exited and HookFailed is raised.
         """
         with self._lock:
             before = len(self._open)
@@ -58,7 +59,7 @@ class HookContexts:
                 self._open[plugin.name] = context
 
     def leave(self) -> tuple[HookFailed, ...]:
-        """Leave all contexts in reverse order; log and return the failures."""
+        """Exit all contexts in reverse order; log and return the failures."""
         with self._lock:
             return self._leave(down_to=0)
 

@@ -12,7 +12,7 @@ from pools.plugins.parameters import problems_of
 from pools.plugins.registry import SECRET_PLACEHOLDER, available, unavailable
 
 PLUGINS_MAX = 32
-KEYS = ("name", "parameters", "secrets_set")  # responses contain the last; in a request it is ignored
+KEYS = ("name", "parameters", "secrets_set")  # `secrets_set` appears in responses and is ignored in requests
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def read_declared(value: object) -> tuple[tuple[Declared, ...], tuple[Problem, .
         entry_problems = list(_problems(entry, f"[{index}]", [each.name for each in plugins]))
         problems += entry_problems
         if not entry_problems:
-            plugins.append(_declared(entry))
+            plugins.append(_parse_entry(entry))
     return tuple(plugins), tuple(problems)
 
 
@@ -94,7 +94,7 @@ def _parameter_problems(name: str, values: Any, path: str) -> Iterator[Problem]:
             yield Problem(path, str(error))
 
 
-def _declared(entry: Mapping[str, Any]) -> Declared:
+def _parse_entry(entry: Mapping[str, Any]) -> Declared:
     parameters = entry.get("parameters", {})
     secret = available()[entry["name"]].secrets
     return Declared(

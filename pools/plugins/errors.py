@@ -6,7 +6,7 @@ class PluginError(Exception):
 
 
 class HookFailed(PluginError):
-    """A hook raised an error, which is the `__cause__`, or returned a wrong value."""
+    """A hook returned a wrong value, or raised the error stored as `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)

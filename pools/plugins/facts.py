@@ -55,5 +55,5 @@ class ClientPool(Protocol):
     """The client's open session on a pool, passed to `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Run joblib's `Parallel(n_jobs=-1)` of this process on the session's workers while it is open."""
+        """Run this process's joblib `Parallel(n_jobs=-1)` calls on the session's workers inside the block."""
         ...

@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for `packages` only; without packages, for all that no other index serves."""
+    """Package index for `packages`; without packages, for everything that no other index serves."""
 
     url: str
     packages: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from pools.plugins.errors import PluginError, error_text
 from pools.plugins.parameters import Schema, schema_of, secrets_of
 
 GROUP = "berth.plugins"
-# Passed to a plugin function in the place of a secret.
+# Passed to a plugin function in place of a secret.
 SECRET_PLACEHOLDER = "(kept as a secret)"  # noqa: S105
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -48,7 +48,7 @@ class RegisteredPlugin:
 @cache
 def available() -> Mapping[str, RegisteredPlugin]:
     """Return plugins by name, without those of packages that `unavailable` lists."""
-    plugins = {name: _registered(name, make) for name, make in builtin.ALL.items()}
+    plugins = {name: _make_registered(name, make) for name, make in builtin.ALL.items()}
     plugins |= {
         entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)
     }
@@ -56,7 +56,7 @@ def available() -> Mapping[str, RegisteredPlugin]:
 
 
 def unavailable() -> Mapping[str, str]:
-    """Return by name why plugins of installed packages cannot be used."""
+    """Return the reason why each unusable plugin of an installed package cannot be used, by plugin name."""
     return {entry.name: why for entry in _entries() if isinstance(why := _load(entry), str)}
 
 
@@ -71,11 +71,11 @@ def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     if not _NAME.fullmatch(entry.name):
         return f"{source}: plugin names consist of lower-case letters, digits, - and _"
     try:
-        return _registered(entry.name, entry.load(), source)
+        return _make_registered(entry.name, entry.load(), source)
     except Exception as error:  # another package must not break Berth
         return f"{source} cannot be loaded: {error_text(error)}"
 
 
-def _registered(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:
+def _make_registered(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:
     schema = schema_of(make)
     return RegisteredPlugin(name, make, schema, source, secrets_of(schema))

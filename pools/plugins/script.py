@@ -10,7 +10,7 @@ from importlib.resources import files
 from pools.plugins.base import Operation
 from pools.plugins.image import Image
 
-INSTALLER = 3  # increased when the same image is installed in another way, so that environments are rebuilt
+INSTALLER = 3  # increase when the installation method changes, so that environments are rebuilt
 _PIP = "pip install --no-input --retries 2"
 
 

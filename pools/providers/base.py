@@ -10,7 +10,7 @@ from typing import Any, Protocol
 class InstanceState(StrEnum):
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # by someone else: unusable as a node, but may still cost money
+    STOPPED = "stopped"  # stopped by someone else: unusable as a node, but may still cost money
     ENDING = "ending"
     GONE = "gone"
 
@@ -55,11 +55,11 @@ class Interruption:
 class Instance:
     """One machine of a provider.
 
-    `devices` is the physical identity of each device in index order, as CUDA_VISIBLE_DEVICES takes it.
-    `ordinal` is UNNUMBERED if the provider crashed before it could tag the instance. `prepared` is true once
-    the environment is installed, and false if the machine itself reports that. `phases` is the progress of
-    the installation, or None if the provider cannot tell. `message` is the reason why an instance is gone or
-    still boots, if there is one.
+    `devices` lists the physical identity of each device in index order, in the format of
+    CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if the provider crashed before it could tag the instance.
+    `prepared` is true once the environment is installed, and false if the machine itself reports that.
+    `phases` is the progress of the installation, or None if the provider cannot tell. `message` is the reason
+    why an instance is gone or still booting, if known.
     """
 
     instance_id: str
@@ -80,7 +80,7 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # why fewer instances came than were requested
+    message: str = ""  # reason why fewer instances were created than requested
 
 
 class ProviderErrorKind(StrEnum):

@@ -1,7 +1,8 @@
 """Nodes carved out of this machine, with devices of their own.
 
 An instance is an entry in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
-step under a lock, so an order is met completely or not at all, and a repeated order gets the same instances.
+step under a lock, so an order is fulfilled completely or not at all, and repeating it
+returns the same instances.
 """
 
 import fcntl
@@ -41,7 +42,7 @@ class LocalProvider:
             path = self._path(order.pool, order.client_token)
             made = _read(path)
             if not made:
-                made = self._cut(order)
+                made = self._create_instances(order)
                 _write(path, made)
         message = "" if len(made) >= order.count else self._shortage(order)
         return ProvisionResult(made, message)
@@ -65,7 +66,7 @@ class LocalProvider:
                 if after != before:
                     _write(path, after)
 
-    def _cut(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+    def _create_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
         """Create as many instances as the free devices allow; nodes without GPUs always fit."""
         free = self._free_devices()
         gpus = order.shape.gpus

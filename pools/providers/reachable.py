@@ -1,4 +1,4 @@
-"""Readiness of nodes whose runtime needs something of its own on them, such as a raylet and an agent."""
+"""Readiness of nodes on which the runtime needs its own processes, such as a raylet and an agent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ class ReachableNodes:
         return self.provider.machines_join
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """Provision instances; none of them is ready at once."""
+        """Provision instances and report all of them as booting."""
         result = self.provider.provision(order)
         return replace(result, instances=tuple(_booting(made, "") for made in result.instances))
 

@@ -1,6 +1,7 @@
 """Nodes from existing machines that joined the pool.
 
-All state is in rows. A machine's use corresponds to an instance of other providers; the machine outlives it.
+All state is in the database. Each use of a machine corresponds to an instance of another provider. The
+machine outlives its uses.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ class StaticProvider:
     start script failed is not used again for two minutes, so that other machines are tried first.
     """
 
-    machines_join = False  # they joined before they can be ordered
+    machines_join = False  # machines join before they can be ordered
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -45,7 +46,7 @@ class StaticProvider:
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
             uses = list(_uses(order.pool).filter(client_token=order.client_token))
             if not uses:
-                uses = self._take(order)
+                uses = self._take_machines(order)
         message = "" if len(uses) >= order.count else self._shortage(order)
         return ProvisionResult(tuple(map(self._instance, uses)), message)
 
@@ -65,8 +66,8 @@ class StaticProvider:
             for key in machines:
                 depart_if_unused(key, now)
 
-    def _take(self, order: ProvisionOrder) -> list[MachineUse]:
-        free = self._free(order.pool)
+    def _take_machines(self, order: ProvisionOrder) -> list[MachineUse]:
+        free = self._free_machines(order.pool)
         fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
         if not fitting:
             raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage(order))
@@ -78,15 +79,15 @@ class StaticProvider:
             for index, machine in enumerate(fitting)
         ]  # fmt: skip
 
-    def _free(self, pool: str) -> list[Machine]:
+    def _free_machines(self, pool: str) -> list[Machine]:
         heard = Machine.objects.filter(
             pool__name=pool, departed_at=None, removed_at=None, last_seen_at__gt=self._now() - SILENT_AFTER
         )
         used = MachineUse.objects.filter(ended_at=None).values("machine_id")
-        failed = [machine.pk for machine, _ in self._failed(pool)]
+        failed = [machine.pk for machine, _ in self._failed_machines(pool)]
         return list(heard.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
-    def _failed(self, pool: str) -> list[tuple[Machine, str]]:
+    def _failed_machines(self, pool: str) -> list[tuple[Machine, str]]:
         """Return the machines whose start script failed recently, each with the reason."""
         now = self._now()
         nodes = Node.objects.filter(
@@ -98,11 +99,11 @@ class StaticProvider:
         return list({use.machine_id: (use.machine, why[use.pk]) for use in uses}.values())
 
     def _shortage(self, order: ProvisionOrder) -> str:
-        free = self._free(order.pool)
+        free = self._free_machines(order.pool)
         fitting = sum(_fits(machine, order.shape) for machine in free)
         failed = (
             f"; {machine.name} failed recently and is retried later: {why}"
-            for machine, why in self._failed(order.pool)
+            for machine, why in self._failed_machines(order.pool)
         )
         free_machines = counted(len(free), "free joined machine")
         return f"{free_machines}, {fitting} of them large enough" + "".join(failed)
@@ -126,7 +127,7 @@ class StaticProvider:
 
 
 def depart_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed machine as departed if it is unused, which revokes its secret; return whether it was."""
+    """Mark a removed machine as departed if it is unused, which revokes its secret. Return True if marked."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     leaving = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
     return leaving.exclude(pk__in=used).update(departed_at=at) == 1
@@ -137,7 +138,7 @@ def instance_id(use: MachineUse) -> str:
 
 
 def use_id(instance_id: str) -> int | None:
-    """Return the primary key in the id, or None if the id is not one of this provider."""
+    """Return the primary key in the id, or None if the id belongs to another provider."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

@@ -27,21 +27,21 @@ class BackgroundReconciler:
         if running is not None and not running.done():
             return False
         self._passes.pop(pool_id, None)
-        did = running.result() if running is not None else False
-        self._passes[pool_id] = self._threads.submit(_in_thread, one_pass)
-        return did
+        has_changed = running.result() if running is not None else False
+        self._passes[pool_id] = self._threads.submit(_run_in_thread, one_pass)
+        return has_changed
 
     def end(self) -> None:
         """Wait for running passes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_thread(one_pass: Callable[[], bool]) -> bool:
-    """Run a pass on the thread's own connection, and close it."""
+def _run_in_thread(one_pass: Callable[[], bool]) -> bool:
+    """Run a pass on the thread's own database connection, then close the connection."""
     try:
-        did = one_pass()
-        if did:
+        has_changed = one_pass()
+        if has_changed:
             wake("scheduler", "pool")
-        return did
+        return has_changed
     finally:
         connection.close()

@@ -54,7 +54,7 @@ def accelerate(
 
 
 def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Merge the settings of both keys, with precedence for `..._config`; return None if unused."""
+    """Merge the settings of both keys, with precedence for `..._config`; return None if both are unset."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}

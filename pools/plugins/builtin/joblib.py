@@ -31,7 +31,7 @@ def joblib() -> Plugin:
 
 
 def parallel(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
-    """Run the client's parallel jobs on the session; a client without joblib has none."""
+    """Run the client's parallel jobs on the session. Do nothing if the client has no joblib."""
     return pool.parallel() if importlib.util.find_spec("joblib") else nullcontext()
 
 
@@ -73,7 +73,7 @@ def _ray_backend() -> Iterator[bool]:
 
 
 def _on_all_nodes() -> Any:
-    """Return a Parallel that is reused while the nodes are the same: its processes take a second to start."""
+    """Return a Parallel, reused while the nodes stay the same: its processes take a second to start."""
     from joblib import Parallel, effective_n_jobs
 
     count, parallel = effective_n_jobs(-1), getattr(_cache, "parallel", None)

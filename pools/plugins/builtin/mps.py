@@ -8,7 +8,7 @@ from pools.plugins.image import Image
 from pools.plugins.parameters import Parameter
 
 PIPES, LOGS = "/tmp/nvidia-mps", "/tmp/nvidia-mps-log"  # noqa: S108 - where NVIDIA's own tools look
-# A running daemon is left alone, so that a repetition does not disturb running processes.
+# A running daemon is left alone, so that a repeated call does not disturb running processes.
 START = """if ! command -v nvidia-cuda-mps-control >/dev/null; then
   echo "nvidia-cuda-mps-control is not on this machine: it comes with NVIDIA's driver" >&2
   exit 1

@@ -41,7 +41,7 @@ class Clients:
         core.register_component("data_loader", service_models())
         session = Session(region_name=self.region, botocore_session=core)
         paths = service_models().search_paths
-        paths[:] = dict.fromkeys(paths)  # every session adds its own
+        paths[:] = dict.fromkeys(paths)  # every session adds its own copy of the search path
         return session
 
     def _client(self, service: str, *, attempts: int, seconds: int) -> Any:
@@ -58,7 +58,7 @@ class Clients:
 
 @cache
 def service_models() -> Any:
-    """Return the loader of service models that all sessions share: reading that of EC2 takes a second."""
+    """Return the loader of service models, which all sessions share: reading EC2's model takes a second."""
     from botocore.session import Session
 
     return Session().get_component("data_loader")

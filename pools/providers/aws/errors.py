@@ -36,7 +36,7 @@ CODES: dict[Kind, frozenset[str]] = {
     }),
 }  # fmt: skip
 REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
-# Of several errors at once the first of these kinds is reported: the one that an admin has to fix first.
+# If several errors occur at once, the first of these kinds is reported: the admin has to fix it first.
 PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 
@@ -72,7 +72,7 @@ def provider_errors() -> Iterator[None]:
 
 
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind of these (code, message) pairs and a text of all of them."""
+    """Return the most important kind among these (code, message) pairs, and all of them as text."""
     distinct = sorted(set(codes))
     kinds = {kind_of(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)

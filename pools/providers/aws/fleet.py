@@ -1,4 +1,4 @@
-"""Turn an order into an instant fleet request, and its answer into instance ids."""
+"""Turn an order into an instant fleet request, and the response into instance ids."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ class LaunchRequest:
 
 
 def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int) -> LaunchResult:
-    """Launch spot or on-demand instances, or spot instances and the missing ones on demand."""
+    """Launch spot or on-demand instances, or spot instances first and the rest on demand."""
     if settings.purchase == "on_demand":
         return _request(clients, settings, order, count, "on-demand")
     got = _request(clients, settings, order, count, "spot")
@@ -54,7 +54,7 @@ def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count:
 def no_instances_error(launched: LaunchResult) -> ProviderError:
     """Return the error for a launch without instances.
 
-    It is never of an uncertain kind: EC2 repeats its response for as long as the token is the same.
+    Its kind is never uncertain: EC2 repeats its response as long as the token stays the same.
     """
     kind, message = summarize(launched.refused)
     if kind is ProviderErrorKind.BROKEN:
@@ -107,7 +107,7 @@ def fleet_request(
 
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return every type in every subnet; types are in order of preference."""
+    """Return an override for each type in each subnet, with types in order of preference."""
     chosen: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
@@ -123,8 +123,8 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
 def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
     """Derive the token from the order and the content of the request.
 
-    EC2 rejects a token that is reused with other parameters, so an order whose content changed would never be
-    met under its old token.
+    EC2 rejects a token that is reused with other parameters, so a changed order could never be fulfilled
+    under its old token.
     """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"

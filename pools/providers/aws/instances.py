@@ -74,7 +74,7 @@ def _number(text: str | None) -> int:
 def ordinals(
     order: ProvisionOrder, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Number the instances by id: tagged ones keep their ordinal, the others get the next free ones."""
+    """Return ordinals by instance id: tagged instances keep theirs, and the others get the next free ones."""
     tagged = {
         instance_id: ordinal_of(descriptions[instance_id])
         for instance_id in ids

@@ -34,16 +34,18 @@ class MachineTypes:
     def require(self, names: Sequence[str], shape: Shape) -> None:
         """Raise ProviderError for a type that does not fit the node shape.
 
-        Pods would fail on a node that promises more than its machine has, and GPUs that no node counts would
-        be paid for and never used.
+        Pods would fail on a node that promises more than its machine has. GPUs that no node counts would cost
+        money without being used.
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:
-                raise _unfit(machine_type, "GPUs", machine_type.gpus, shape.gpus)
+                raise _unfit_error(machine_type, "GPUs", machine_type.gpus, shape.gpus)
             if machine_type.cpu_milli < shape.cpu_milli:
-                raise _unfit(machine_type, "CPU cores", machine_type.cpu_milli / 1000, shape.cpu_milli / 1000)
+                raise _unfit_error(
+                    machine_type, "CPU cores", machine_type.cpu_milli / 1000, shape.cpu_milli / 1000
+                )
             if machine_type.memory_mib < shape.memory_mib:
-                raise _unfit(machine_type, "MiB of memory", machine_type.memory_mib, shape.memory_mib)
+                raise _unfit_error(machine_type, "MiB of memory", machine_type.memory_mib, shape.memory_mib)
 
 
 def _machine_type(description: dict[str, Any]) -> MachineType:
@@ -52,6 +54,6 @@ def _machine_type(description: dict[str, Any]) -> MachineType:
     return MachineType(description["InstanceType"], int(cpus) * 1000, int(memory), gpus)
 
 
-def _unfit(machine_type: MachineType, what: str, has: float, requested: float) -> ProviderError:
+def _unfit_error(machine_type: MachineType, what: str, has: float, requested: float) -> ProviderError:
     message = f"{machine_type.name} has {has:g} {what}, but a node of the pool needs {requested:g}"
     return ProviderError(ProviderErrorKind.SETTINGS, message)

@@ -12,10 +12,10 @@ ANY_PROTOCOL = "-1"
 def security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
     """Return the id of the pool's group, created on the first launch.
 
-    Idempotent: a repetition after a crash at any point ends with the same group.
+    Idempotent: a repeated call after a crash at any point returns the same group.
     """
     vpc = _vpc(clients, subnets)
-    group = _find(clients, installation, pool, vpc) or _make(clients, installation, pool, vpc)
+    group = _find_group(clients, installation, pool, vpc) or _create(clients, installation, pool, vpc)
     if not _allows_internal_traffic(group):
         _allow_internal_traffic(clients, group["GroupId"])
     return str(group["GroupId"])
@@ -30,14 +30,14 @@ def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
     return str(vpcs.pop())
 
 
-def _find(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
+def _find_group(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
     ours = [*filters(of_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
     pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=ours)
     groups = [group for page in pages for group in page["SecurityGroups"]]
     return min(groups, key=lambda group: group["GroupId"], default=None)
 
 
-def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
+def _create(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
     made = clients.ec2.create_security_group(
         GroupName=f"berth-{installation}-{pool}",
         Description=f"Nodes of the pool {pool}: internal traffic only",

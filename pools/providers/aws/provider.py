@@ -22,9 +22,9 @@ ENDED_AT_ONCE = 500
 class AwsProvider:
     """Source of EC2 instances.
 
-    `installation` separates installations that share an account: each sees and ends only its own instances.
-    `user_data` returns the script that an order's instances run on first boot; it is the same for the same
-    order.
+    `installation` separates installations that share an account: each sees and terminates only its own
+    instances. `user_data` returns the first-boot script of an order's instances; the same order always gets
+    the same script.
     """
 
     machines_join = True
@@ -40,8 +40,8 @@ class AwsProvider:
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Return the instances that carry the order's tag, or launch them.
 
-        Tags may appear late, so a launch uses the order's client token: EC2 answers a repeated request with
-        its first response.
+        Tags may appear late, so a launch uses the order's client token: EC2 repeats its first response to a
+        repeated request.
         """
         with provider_errors():
             made, message = self._descriptions(self._tags(order), gone_too=True), ""
@@ -56,7 +56,7 @@ class AwsProvider:
         with (
             suppress(ProviderError),
             provider_errors(),
-        ):  # the rows hold the ordinal; the tag only helps readers
+        ):  # the database stores the ordinal; the tag is only for users
             instances.tag_ordinals(self.clients, order.pool, numbered, made)
         return ProvisionResult(self._instances(order, numbered, made), message)
 

@@ -9,7 +9,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.findings import problems_of
 
-OVERRIDES_MAX = 50  # of one launch: instance types times subnets
+OVERRIDES_MAX = 50  # overrides per launch: instance types times subnets
 
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]
@@ -75,15 +75,15 @@ def aws_settings(value: Any) -> AwsSettings:
     except ValidationError as error:
         problems = problems_of(error, AwsSettings)
     raise Invalid(
-        Problem(_within(problem.path), problem.message, _received(problem), problem.allowed)
+        Problem(_settings_path(problem.path), problem.message, _received_value(problem), problem.allowed)
         for problem in problems
     )
 
 
-def _within(path: str) -> str:
+def _settings_path(path: str) -> str:
     return f"provider_settings.{path}" if path else "provider_settings"
 
 
-def _received(problem: Problem) -> str:
-    """Leave out the value of a problem that concerns the settings as a whole."""
+def _received_value(problem: Problem) -> str:
+    """Omit the value from a problem that concerns the settings as a whole."""
     return problem.received if problem.path else ""

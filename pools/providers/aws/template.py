@@ -17,7 +17,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
     "HttpTokens": "required",  # IMDSv2 only: a forged request cannot read the role's credentials
-    "HttpPutResponseHopLimit": 1,  # nor can a container
+    "HttpPutResponseHopLimit": 1,  # containers cannot read them either
     "HttpEndpoint": "enabled",
     "InstanceMetadataTags": "enabled",
 }
@@ -28,12 +28,12 @@ def launch_templates(
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
     """Create missing templates, delete outdated ones and return the ids by purchase option."""
-    ids, names = _existing(clients, installation, pool), dict[Purchase, str]()
+    ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)
         names[purchase] = name = _name(installation, pool, data)
         if name not in ids:
-            ids[name] = _make(clients, installation, pool, name, data)
+            ids[name] = _create(clients, installation, pool, name, data)
     for other in ids.keys() - set(names.values()):
         clients.ec2.delete_launch_template(LaunchTemplateId=ids[other])
     return {purchase: ids[name] for purchase, name in names.items()}
@@ -44,7 +44,7 @@ def _name(installation: str, pool: str, data: dict[str, Any]) -> str:
     return f"berth-{installation}-{pool}-{digest}"
 
 
-def _make(clients: Clients, installation: str, pool: str, name: str, data: dict[str, Any]) -> str:
+def _create(clients: Clients, installation: str, pool: str, name: str, data: dict[str, Any]) -> str:
     tags = [{"ResourceType": "launch-template", "Tags": tag_list(of_pool(installation, pool))}]
     made = clients.ec2.create_launch_template(
         LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=tags
@@ -75,7 +75,7 @@ def template_data(
     return data
 
 
-def _existing(clients: Clients, installation: str, pool: str) -> dict[str, str]:
+def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
     """Return the ids of the pool's templates by name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
         Filters=filters(of_pool(installation, pool))
