@@ -1,4 +1,4 @@
-"""Preview the nodes that a smaller pool drains, and those that a budget protects."""
+"""Preview the nodes that a smaller pool would drain, and those that a budget protects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class NodeToDrain:
 
 
 def draining(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
-    """Return the nodes in the order of their drains, starting with those that are already draining."""
+    """Return the nodes in drain order, starting with those that are already draining."""
     nodes, work = living(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = fleet_of(pool, nodes, now).with_desired(desired)
@@ -61,7 +61,7 @@ def draining(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, 
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return sentences about actions that a budget blocks; without a budget there is no query."""
+    """Return sentences about actions that a budget blocks. Without budgets, no query is made."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = living(pool.pk)

@@ -42,13 +42,13 @@ def nodes() -> QuerySet[Node]:
 
 
 def node_named(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node of this name, else the last one that had it, else None."""
+    """Return the current node with this name, else the last node that had the name, else None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
 
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
-    """Return instances of nodes that are not ready yet; with `joined` only those of joined machines."""
+    """Return the instances of nodes that are not ready yet; with `joined`, only of joined machines."""
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
         rows = rows.filter(joined_at__isnull=False)
@@ -69,9 +69,9 @@ class WorkOnNode:
 
 
 def work_on(node_ids: Iterable[int]) -> dict[int, list[WorkOnNode]]:
-    """Return the workloads on each node. Only for platform admins: it names workloads of all projects."""
+    """Return the workloads on each node. Only for platform admins: they are from all projects."""
     workloads: dict[int, list[WorkOnNode]] = {node_id: [] for node_id in node_ids}
-    # Pods belong to a higher layer and are reached through relations of the node.
+    # Pods belong to a higher layer and are reached through the node's relations.
     live = ("starting", "running", "stopping")
     rows = Node.objects.filter(pk__in=list(workloads), pods__state__in=live)
     names = ("pk", "pods__workload__project__name", "pods__workload__name", "pods__workload__preemptible")
@@ -99,7 +99,7 @@ def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
 
 
 def overdue_drains(now: datetime) -> QuerySet[Node]:
-    """Return draining nodes whose pods have used up the drain timeout.
+    """Return draining nodes whose pods have exceeded the drain timeout.
 
     A spot interruption shortens the timeout, so that pods still have time to stop.
     """
@@ -113,14 +113,14 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name that identifies our machines at providers: the setting, or a generated one."""
+    """Return the name that identifies our machines at providers, from the setting or generated."""
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
 
 
 def is_operational(pool: NodePool) -> bool:
-    """Return whether the ready threshold was reached, after which the pool accepts pods until it is empty."""
+    """Return True if the ready threshold was reached. The pool then accepts pods until it is empty."""
     return pool.operational_since is not None
 
 
@@ -134,7 +134,7 @@ def state_of(pool: NodePool, now: datetime) -> PoolState:
 
 
 def ready_threshold(pool: NodePool) -> int:
-    """Return how many nodes must be ready before the pool accepts pods."""
+    """Return the number of nodes that must be ready before the pool accepts pods."""
     return max(spec_of(pool).ready_threshold, 1)
 
 

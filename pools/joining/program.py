@@ -70,7 +70,7 @@ def main():
 
 
 class Boot:
-    """The script that installs a node's environment. It runs in the background and calls report its progress."""
+    """The script that installs a node's environment. Calls report its progress in the meantime."""
 
     def __init__(self):
         # type: () -> None

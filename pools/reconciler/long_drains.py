@@ -1,4 +1,4 @@
-"""Report drains that do not finish, once."""
+"""Report overdue drains, once each."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -13,7 +13,7 @@ MARGIN = timedelta(minutes=10)
 
 
 def note(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
-    """Record overdue drains once, because a drain waits without limit for non-preemptible pods."""
+    """Record overdue drains once each: a drain waits indefinitely for non-preemptible pods."""
     wrote = False
     limit = timedelta(seconds=pool.drain_timeout) + MARGIN
     for node in nodes:

@@ -18,16 +18,16 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def compare(pool_id: int, this: Pass) -> bool:
-    """Compare at each tick, and more often while nodes boot; return whether rows changed."""
+    """Compare at each tick, and more often while nodes boot. Return True if rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
-    if not _due(pool, this):
+    if not _is_due(pool, this):
         return False
     try:
         listed = this.provider.list_instances(pool.name)
     except ProviderError as error:
         with this.fence():
             pool = locked(pool_id)
-            _ticked(pool, this)
+            _record_tick(pool, this)
             record_error(pool, "list instances", error, this.now)
         return True
     with this.fence():
@@ -37,15 +37,15 @@ def compare(pool_id: int, this: Pass) -> bool:
         did = [_compare(node, instances.get(node.instance_id), pool, this) for node in nodes]
         ending, wrote = orphans.to_end(pool, nodes, listed, this)
         wrote |= long_drains.note(pool, nodes, this)
-        _ticked(pool, this)
+        _record_tick(pool, this)
         wrote |= not ending and _clear_error_when_done(pool, nodes, this)
     if ending:
         terminations.terminate(pool, ending, this)
     return any(did) or wrote or bool(ending)
 
 
-def _due(pool: NodePool, this: Pass) -> bool:
-    if pool.ticked_at is None or this.now < pool.ticked_at:  # or the clock was set back
+def _is_due(pool: NodePool, this: Pass) -> bool:
+    if pool.ticked_at is None or this.now < pool.ticked_at:  # first tick, or the clock was set back
         return True
     interval = timedelta(seconds=pool.reconcile_tick)
     if this.now >= pool.ticked_at + interval:
@@ -54,7 +54,7 @@ def _due(pool: NodePool, this: Pass) -> bool:
     return booting and this.now >= pool.ticked_at + min(interval, BOOTING_INTERVAL)
 
 
-def _ticked(pool: NodePool, this: Pass) -> None:
+def _record_tick(pool: NodePool, this: Pass) -> None:
     pool.ticked_at = this.now
     pool.save(update_fields=["ticked_at"])
 
@@ -70,7 +70,7 @@ def _clear_error_when_done(pool: NodePool, nodes: list[Node], this: Pass) -> boo
 def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:
     if instance is None or instance.state not in EXISTING:
         if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, this):
-            return False  # just ordered: a listing may lag behind
+            return False  # just ordered: the listing may lag behind
         _note_phases(node, instance)
         why = instance.message if instance is not None else ""
         return _lose(node, why or "instance is gone", this)
@@ -88,7 +88,7 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
 
 
 def _is_ready(node: Node, instance: Instance, this: Pass) -> bool:
-    """Return whether the machine runs, has joined if required, and has its environment."""
+    """Return True if the machine runs, has joined if required, and has its environment."""
     joined = node.joined_at or not this.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)

@@ -28,7 +28,7 @@ BOOTS_REMEMBERED = 10
 
 
 def carry_out(pool_id: int, this: Pass) -> bool:
-    """Carry out the pool's order, possibly one of an earlier pass; return whether rows changed."""
+    """Carry out the pool's order, possibly from an earlier pass. Return True if rows changed."""
     pool = NodePool.objects.get(pk=pool_id)
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, this.now):
         return False
@@ -62,7 +62,7 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _drop(pool_id: int, this: Pass) -> bool:
-    """Drop the order; instances that it may have created are terminated as orphans."""
+    """Drop the order. Instances that it may have created are terminated as orphans."""
     with this.fence():
         pool = locked(pool_id)
         if not pool.provisioning:
@@ -89,7 +89,7 @@ def _fail(pool_id: int, order: ProvisionOrder, error: ProviderError, this: Pass)
 
 
 def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: Pass) -> bool:
-    """Create a node for each instance of the result; terminate instances that cannot be nodes."""
+    """Create a node for each instance in the result; terminate instances that cannot be nodes."""
     with this.fence():
         pool = locked(pool_id)
         if not _is_ours(pool, order):
@@ -100,7 +100,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error
         _count(pool, "all" if len(fitting) >= order.count else "fewer")
         pool.save(update_fields=["provisioning", "retry_at", "last_error", "provision_outcomes"])
-        expected = _expected(pool, this)
+        expected = _expected_ready_at(pool, this)
         for instance in fitting:
             _create(pool, instance, order, expected, this)
         detail = f": {result.message}" if result.message else ""
@@ -127,14 +127,14 @@ def _is_ours(pool: NodePool, order: ProvisionOrder) -> bool:
 
 
 def _is_new(pool: NodePool, this: Pass) -> bool:
-    """Return whether this pass created the order; otherwise an earlier call may have succeeded."""
+    """Return True if this pass created the order. Otherwise an earlier call may have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == this.name
 
 
 def _split(
     order: ProvisionOrder, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances into those that can be nodes, by ordinal, and the others."""
+    """Split the instances into those that can be nodes, by ordinal, and the rest."""
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []
@@ -182,8 +182,8 @@ def _create(
     return node
 
 
-def _expected(pool: NodePool, this: Pass) -> datetime | None:
-    """Return when new nodes will be ready, by the average of the latest boots."""
+def _expected_ready_at(pool: NodePool, this: Pass) -> datetime | None:
+    """Return the time at which new nodes should be ready, from the average of recent boots."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:BOOTS_REMEMBERED]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return this.now + sum(times, timedelta()) / len(times) if times else None

@@ -1,7 +1,7 @@
-"""Find instances without a node that cost money, and decide when to terminate them.
+"""Find instances that cost money but have no node, and decide when to terminate them.
 
-An instance of an ended node is terminated at once. An instance without any row is recorded first and
-terminated after a grace period, in which an admin who has restored an old database can pause the pool.
+An instance whose node has ended is terminated at once. An instance without a row is recorded first and
+terminated after a grace period. An admin who has restored an old database can pause the pool in the meantime.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) 
 
 
 def _grace_is_over(pool: NodePool, instance_id: str, this: Pass) -> tuple[bool, bool]:
-    """Return whether the grace period is over, and whether an event was written."""
+    """Return True if the grace period is over, and True if an event was written."""
     if pool.paused:
         return False, False
     events = ScalingEvent.objects.filter(pool=pool, data__instance=instance_id)

@@ -1,7 +1,8 @@
 """One reconciliation pass over a pool: compare, terminate, order, decide.
 
-All state between passes is in rows, and the provider is called outside of transactions. Rows hold an order
-before the call and its outcome afterwards: after a crash in between, the next pass of any process continues.
+All state between passes is in the database, and the provider is called outside transactions. An order is
+stored before the call and its outcome afterwards. After a crash in between, the next pass of any process
+continues.
 """
 
 import uuid
@@ -26,10 +27,10 @@ def reconcile(
     fence: Fence = transaction.atomic,
     work_to_lose: Mapping[int, Work] | None = None,
 ) -> bool:
-    """Run one pass; return whether it changed anything.
+    """Run one pass; return True if it changed anything.
 
-    `work_to_lose` is by node id: nodes with the least work are drained first. Cheap if there is nothing to
-    do.
+    `work_to_lose` is keyed by node id: nodes with the least work are drained first. A pass without anything
+    to do is cheap.
     """
     this = Pass(provider, now, fence, uuid.uuid4().hex)
     did = observe.compare(pool_id, this)

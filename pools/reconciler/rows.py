@@ -22,7 +22,7 @@ class Pass:
     """Context of one pass.
 
     `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes the pass's
-    own order from one of an earlier pass.
+    own order from an order of an earlier pass.
     """
 
     provider: Provider
@@ -32,21 +32,21 @@ class Pass:
 
 
 def locked(pool_id: int) -> NodePool:
-    """Return the pool's row locked against changes but not against references.
+    """Return the pool's row, locked against changes but not against references.
 
-    A transaction that holds a node and writes its history therefore does not wait for the pool, which
-    prevents a deadlock.
+    A transaction that locks a node and writes its history therefore does not wait for the pool, which
+    prevents deadlocks.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
 def living(pool_id: int) -> list[Node]:
-    """Return the nodes that have not ended, including lost ones, which hold their ordinal until they end."""
+    """Return the nodes that have not ended, including lost nodes, which keep their ordinal until they end."""
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 
 def living_of(pool: NodePool) -> list[Node]:
-    """Return the same nodes with `node.pool` set to this object, which saves a query per node."""
+    """Return the pool's living nodes with `node.pool` set to this object, which saves a query per node."""
     nodes = living(pool.pk)
     for node in nodes:
         node.pool = pool
@@ -72,7 +72,7 @@ def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
 
 
 def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether a failed call delays the next one.
+    """Return True if a failed call delays the next one.
 
     A clock that was set back does not prolong the delay.
     """
@@ -82,7 +82,7 @@ def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
 
 
 def record_error(pool: NodePool, action: str, error: ProviderError, now: datetime) -> None:
-    """Store the error with the pool, and in the history unless it was recorded there recently."""
+    """Store the error with the pool, and in the history unless the same error was recorded recently."""
     pool.last_error = f"could not {action} ({error.kind}): {error.message}"
     pool.save(update_fields=["last_error"])
     latest = (
@@ -96,7 +96,7 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
 
 
 def clear_error(pool: NodePool) -> bool:
-    """Clear the provider's error but not that of failed boots; return whether it changed."""
+    """Clear the provider's error but not a boot failure. Return True if there was an error to clear."""
     if pool.last_error == pool.boot_error:
         return False
     pool.last_error = pool.boot_error

@@ -18,7 +18,7 @@ from pools.services.readiness import note_readiness, readiness_changes
 
 
 def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
-    """Take the next step, decided without a lock first; return whether rows changed."""
+    """Take the next step, decided without a lock first. Return True if rows changed."""
     pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
     due = would_autoscale(pool, nodes, this.now) or readiness_changes(pool, nodes)
     if not due and not _step(pool, nodes, this, work_to_lose):

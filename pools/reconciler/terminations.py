@@ -15,9 +15,9 @@ DONE = Q(state=NodeState.LOST) | Q(state=NodeState.DRAINING, emptied_at__isnull=
 
 
 def terminate_done(pool_id: int, this: Pass) -> bool:
-    """End lost and drained nodes and terminate their instances; return whether there were any.
+    """End lost and drained nodes and terminate their instances. Return True if there were any.
 
-    Rows first: an instance that survives has no node, so that the next listing terminates it again.
+    Rows are written first. An instance that survives has no node, so the next listing terminates it again.
     """
     if not Node.objects.filter(DONE, pool_id=pool_id).exists():
         return False
@@ -30,7 +30,7 @@ def terminate_done(pool_id: int, this: Pass) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], this: Pass) -> None:
-    """Terminate the instances; a failure is recorded and repaired by the next listing."""
+    """Terminate the instances. A failure is recorded, and the next listing retries the termination."""
     try:
         this.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:
@@ -39,7 +39,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], this: Pass) -> None:
 
 
 def _end_rows(pool: NodePool, this: Pass) -> list[Node]:
-    """End the rows, highest ordinals first; the lock excludes nodes whose drain was just reverted."""
+    """End the rows, highest ordinals first. The lock excludes nodes whose drain was just reverted."""
     rows = Node.objects.select_for_update(of=("self",), no_key=True).filter(DONE, pool=pool)
     done = list(rows.order_by("-ordinal"))
     ended = {"state": NodeState.ENDED, "since": this.now, "ended_at": this.now}

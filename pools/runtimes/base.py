@@ -11,13 +11,14 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodOrder:
-    """One attempt at one replica, identified by `pod_id`; another attempt has another id.
+    """One attempt at one replica, identified by `pod_id`; each attempt has its own id.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical ids; without any, the pod sees no GPU. `device_milli` is the part of each device that the pod may
-    use, in thousandths. `instance_id` is the node's. `environment` is the digest of the environment installed
-    there, or empty for the machine's own programs. `start_in` is the document's `workspace`: the pod starts
-    in that directory of the node if it exists, otherwise in one of that name inside the workload's workspace.
+    physical ids; without any, the pod sees no GPU. `device_milli` is the share of each device that the pod
+    may use, in thousandths. `instance_id` identifies the node's instance. `environment` is the digest of the
+    environment installed there, or empty for the machine's own programs. `start_in` is the document's
+    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory of that
+    name inside the workload's workspace.
     """
 
     pod_id: str
@@ -44,20 +45,20 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Why a pod ended, if its command did not end by itself."""
+    """Reason why a pod ended, if its command did not end by itself."""
 
     __str__ = str.__str__
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
-    HOST_STOPPED = "host_stopped"  # the process that the pods are tied to ended
+    HOST_STOPPED = "host_stopped"  # the process that pods are tied to ended
     LOST = "lost"  # the end was not observed
     START_FAILED = "start_failed"
 
 
 @dataclass(frozen=True)
 class PodReport:
-    """State of a pod; of `exit_code` and `signal` at most one is set, and only after the command exited."""
+    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited."""
 
     state: PodState
     exit_code: int | None = None
@@ -70,7 +71,7 @@ class PodReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes `offset` .. `next_offset` of a log that is `size` bytes long by now.
+    """Bytes `offset` .. `next_offset` of a log that is `size` bytes long so far.
 
     Offsets count the bytes that the pod wrote. `complete` is true if the pod has ended and `next_offset` is
     the end of the log.
@@ -85,10 +86,10 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class PodUse:
-    """Use of one pod.
+    """Resource usage of one pod.
 
-    `cpu_seconds` is the CPU time of all its processes since it started, including ended ones. `memory_mib` is
-    the current memory of its running processes.
+    `cpu_seconds` is the CPU time of all its processes since it started, including ended processes.
+    `memory_mib` is the current memory of its running processes.
     """
 
     cpu_seconds: float
@@ -97,10 +98,10 @@ class PodUse:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """Use of one GPU by any process.
+    """Utilization of one GPU by any process.
 
-    `busy_milli` is the part of the last sampling period in which a kernel ran, in thousandths. A value that
-    the device does not report, for example because it is partitioned, is None.
+    `busy_milli` is the part of the last sampling period in which a kernel ran, in thousandths. A value is
+    None if the device does not report it, for example because the device is partitioned.
     """
 
     index: int
@@ -111,14 +112,14 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class Measured:
-    """Use by pod and by instance; a missing entry was not measured, which does not mean that it is idle."""
+    """Usage by pod and by instance. A missing entry means that nothing was measured, not that it is idle."""
 
     pods: Mapping[str, PodUse]
     devices: Mapping[str, tuple[DeviceUse, ...]]
 
 
 class RuntimeFailure(Exception):
-    """The runtime itself is broken (a full disk, an unreachable head): try again later."""
+    """The runtime itself is broken (a full disk, an unreachable head). Callers try again later."""
 
 
 class Runtime(Protocol):
@@ -127,16 +128,16 @@ class Runtime(Protocol):
     def start(self, order: PodOrder) -> None:
         """Start the pod; return once the order is durable, which may be before the command runs.
 
-        Idempotent by `pod_id`: a pod that runs or has ended is left alone, and one that was stopped before it
-        started never starts. A command that cannot be started is reported as `start_failed`, not raised.
+        Idempotent by `pod_id`: a pod that runs or has ended is left alone, and a pod that was stopped before
+        it started never starts. A command that cannot be started is reported as `start_failed`, not raised.
         Raises RuntimeFailure.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
-        """End all processes of the pod with SIGTERM, and SIGKILL after the grace period; return at once.
+        """End the pod's processes with SIGTERM, then SIGKILL after the grace period; return at once.
 
-        Idempotent; a shorter grace period than before applies. An unknown id is recorded as stopped.
+        Idempotent. A grace period shorter than before takes effect. An unknown id is recorded as stopped.
         """
         ...
 
@@ -145,7 +146,7 @@ class Runtime(Protocol):
         ...
 
     def list_pods(self) -> tuple[str, ...]:
-        """Return the ids of all pods that were not forgotten, sorted."""
+        """Return the ids of all pods that have not been forgotten, sorted."""
         ...
 
     def forget(self, pod_id: str) -> None:
@@ -157,37 +158,38 @@ class Runtime(Protocol):
         ...
 
     def drop_workspace(self, workspace: str) -> None:
-        """Delete the directory that a workload's pods shared, with its content."""
+        """Delete the directory that a workload's pods shared, with its contents."""
         ...
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        """Return at most `limit` bytes from `offset` on, or from the oldest byte that still exists."""
+        """Return at most `limit` bytes from `offset`, or from the oldest byte that still exists."""
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Return the last `lines` lines that still exist; of very long lines only the end."""
+        """Return the last `lines` lines that still exist, or only the end of very long lines."""
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return when a pod last touched `.berth-checkpoint` in this workspace, or None if none has."""
+        """Return the time at which a pod last touched `.berth-checkpoint` in this workspace, or None."""
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
         """Measure these pods' processes and these instances' GPUs.
 
-        Omits pods that do not run, nodes that do not answer and machines that report no GPU use. Read-only.
+        Omits pods that are not running, nodes that are not responding and machines that do not report GPU
+        use. Read-only.
         """
         ...
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return an address and a free port for the rendezvous of one gang.
+        """Return an address and a free port for one gang's rendezvous.
 
         An empty address stands for the node of rank 0.
         """
         ...
 
     def wake_fds(self) -> tuple[int, ...]:
-        """Return file descriptors, possibly none, that become readable when a pod changes its state."""
+        """Return file descriptors, possibly none, that become readable when a pod's state changes."""
         ...
 
     def drain_wakes(self) -> None:

@@ -1,4 +1,4 @@
-"""Capabilities of each runtime, and the providers that it works with."""
+"""Capabilities of each runtime, and the providers that each supports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Capabilities:
     enforces_limits: bool = False
 
 
-# By `NodePool.runtime`. Pods of `local` and `ray` are processes on the host, without a container.
+# Keyed by `NodePool.runtime`. Pods of `local` and `ray` are processes on the host, without a container.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(), "ray": Capabilities(), "fake": Capabilities(),
 }  # fmt: skip
@@ -33,7 +33,7 @@ def capabilities_of(runtime: str) -> Capabilities:
 
 
 def check_runtime(provider: str, runtime: str) -> None:
-    """Raise Invalid if the runtime does not work with the provider, or is not installed."""
+    """Raise Invalid if the runtime does not work with the provider or is not installed."""
     if runtime == "local" and provider in REMOTE_PROVIDERS:
         message = "runs pods on the scheduler's machine, but nodes of this provider are other machines"
         raise Invalid([Problem("runtime", message, runtime, "ray")])

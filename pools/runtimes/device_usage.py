@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from pools.runtimes.base import DeviceUse
 
-PROBE = "BERTH_GPU_PROBE"  # a command instead of nvidia-smi; it gets the same arguments
+PROBE = "BERTH_GPU_PROBE"  # command that replaces nvidia-smi and receives the same arguments
 QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 PATIENCE_SECONDS = 5.0
-SILENT_SECONDS = 300.0  # pause after a probe that was missing or failed
+SILENT_SECONDS = 300.0  # pause after a missing or failed probe
 _COLUMNS = 4
 
 
@@ -23,7 +23,7 @@ class DeviceProbe:
         self._silent_until = 0.0
 
     def look(self) -> tuple[DeviceUse, ...]:
-        """Return the use of each GPU by index; empty if it cannot be measured."""
+        """Return the utilization of each GPU by index; empty if it cannot be measured."""
         if time.monotonic() < self._silent_until:
             return ()
         output = _output([*(self._command or shlex.split(os.environ.get(PROBE, "nvidia-smi"))), *QUERY])
@@ -34,7 +34,7 @@ class DeviceProbe:
 
 
 def read(output: str) -> tuple[DeviceUse, ...]:
-    """Parse one line per GPU; values such as `[N/A]` become None, other lines are ignored."""
+    """Parse one line per GPU. Values such as `[N/A]` become None; other lines are ignored."""
     devices = []
     for line in output.splitlines():
         fields = [field.strip() for field in line.split(",")]
@@ -46,7 +46,7 @@ def read(output: str) -> tuple[DeviceUse, ...]:
 
 
 def _output(command: list[str]) -> str | None:
-    """Return the output, or None on failure; a probe that hangs in the driver is killed but not awaited."""
+    """Return the output, or None on failure. A probe hanging in the driver is killed but not awaited."""
     try:
         probe = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"

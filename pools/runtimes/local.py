@@ -43,10 +43,10 @@ SOURCE = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
-    """Runtime for pods that are processes of this machine, run as the same user as Berth.
+    """Runtime whose pods are processes on this machine, run as the same user as Berth.
 
-    All state lies under `root`, so several processes may use it at once and after a crash. Pods are tied to
-    `anchor` (`pid:start`) and stopped when that process ends; without an anchor only a reboot ends them.
+    All state is under `root`, so several processes may use it at once and after a crash. Pods are tied to
+    `anchor` (`pid:start`) and stopped when that process ends. Without an anchor, only a reboot ends them.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class LocalRuntime:
         return True
 
     def _working_dir(self, order: PodOrder, workspace: Path) -> Path:
-        """Return the directory to start in; a relative one is inside the pod's own directory."""
+        """Return the directory to start in. A relative path is inside the pod's own directory."""
         if not order.start_in:
             return Path(order.working_dir or "")
         name = order.start_in.strip("/")
@@ -117,7 +117,7 @@ class LocalRuntime:
         return own
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
-        self._collect()
+        self._reap_shims()
         with (pod.path / "shim.err").open("ab") as errors:
             self._shims[pod_id] = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor],
@@ -145,29 +145,29 @@ class LocalRuntime:
     # --- state
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        self._collect()
+        self._reap_shims()
         return {pod_id: self._look(pod_id, self._dir(pod_id)) for pod_id in pod_ids}
 
     def _look(self, pod_id: str, pod: PodDir) -> PodReport:
-        report = self._ended(pod) or self._running(pod)
+        report = self._end_report(pod) or self._running_report(pod)
         if report is not None:
             return report
-        # No keeper runs. The exit record may have been written since the first check, so check again.
+        # No keeper is running. The exit record may have been written since the first check, so check again.
         if not pod.has("exit"):
             if pod.has("status") or self._is_of_earlier_boot(pod):
                 pod.finish(PodCause.LOST, "keeper process was killed; exit status unknown")
             elif pod.has("stop"):
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
-                return self._starting(pod_id, pod)
-        # An order without a keeper is unknown: `start` resumes it.
-        return self._ended(pod) or self._running(pod) or PodReport(PodState.UNKNOWN)
+                return self._starting_report(pod_id, pod)
+        # An order without a keeper is unknown: `start` resumes the pod.
+        return self._end_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
-    def _ended(self, pod: PodDir) -> PodReport | None:
+    def _end_report(self, pod: PodDir) -> PodReport | None:
         end = pod.read("exit")
         return None if end is None else report_of_end(end)
 
-    def _running(self, pod: PodDir) -> PodReport | None:
+    def _running_report(self, pod: PodDir) -> PodReport | None:
         if not pod.has_keeper():
             return None
         status = pod.read("status")
@@ -175,22 +175,22 @@ class LocalRuntime:
             return PodReport(PodState.STARTING)
         return PodReport(PodState.RUNNING, started_at=moment(status["started_at"]))
 
-    def _starting(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Report a pod whose shim has not taken the lock: it is starting, or it failed."""
+    def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
+        """Report a pod whose shim has not taken the lock: the pod is starting or has failed."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
         if code != 0:
             errors = (pod.path / "shim.err").read_text(errors="replace")[-1000:]
             pod.finish(PodCause.START_FAILED, f"keeper process exited with {code}: {errors}")
-        return self._ended(pod) or PodReport(PodState.UNKNOWN)
+        return self._end_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _is_of_earlier_boot(self, pod: PodDir) -> bool:
         order = pod.read("order")
         return order is not None and order["boot"] != boot_id()
 
-    def _collect(self) -> None:
-        """Reap ended shims. One that failed before it took its lock stays, so that `look` can report why."""
+    def _reap_shims(self) -> None:
+        """Reap ended shims. Shims that failed before taking their lock stay for `look` to report."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._dir(pod_id).has("exit")):
                 del self._shims[pod_id]
@@ -251,7 +251,7 @@ class LocalRuntime:
     # --- measuring
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
-        """Measure pods and GPUs; every instance is this machine or a part of it."""
+        """Measure pods and GPUs. Every instance is this machine or a part of it."""
         pods = {pod_id: self._dir(pod_id) for pod_id in pod_ids}
         keepers = {pod_id: pod.keeper() for pod_id, pod in pods.items() if not pod.has("exit")}
         devices = self._probe.look() if instance_ids else ()
@@ -269,7 +269,7 @@ class LocalRuntime:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             directory = os.open(self._wakes, os.O_RDONLY | os.O_DIRECTORY)
-            try:  # by descriptor: a socket's path is limited to 107 bytes
+            try:  # by descriptor: socket paths are limited to 107 bytes
                 self._socket.bind(f"/proc/self/fd/{directory}/{os.getpid()}.{id(self)}")
             finally:
                 os.close(directory)

@@ -25,7 +25,7 @@ def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     try:
         while True:
             gap = read_gap(str(path))
-            begin, count = _around(gap, offset, limit)
+            begin, count = _skip_gap(gap, offset, limit)
             data = os.pread(fd, count, begin)
             size = os.fstat(fd).st_size
             if read_gap(str(path)) == gap:  # otherwise a hole was punched during the read
@@ -37,7 +37,7 @@ def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     return LogChunk(data, begin, end, size, ended and end >= size)
 
 
-def _around(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
+def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
     start, end = gap
     if start <= offset < end:
         return end, limit
@@ -49,7 +49,7 @@ def _around(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Stops at a hole, and after `TAIL_MAX` bytes: a log without line breaks would be read completely.
+    Stops at a hole and after `TAIL_MAX` bytes. Otherwise a log without line breaks would be read completely.
     """
     try:
         size = path.stat().st_size

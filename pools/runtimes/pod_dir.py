@@ -21,7 +21,7 @@ _FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
 
 
 class PodDir:
-    """Directory of records: `order`, `stop` and `exit` are durable, `status` is valid until the next boot."""
+    """Directory of records. `order`, `stop` and `exit` are durable; `status` is valid until the next boot."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,13 +70,13 @@ class PodDir:
         self.write("order", fields)
 
     def write_stop(self, grace_seconds: int) -> None:
-        """Record the stop; the shortest grace period requested so far applies."""
+        """Record the stop. The shortest grace period requested so far applies."""
         before = self.read("stop")
         if before is None or int(before["grace"]) > grace_seconds:
             self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
 
     def notify_keeper(self) -> None:
-        """Make the shim read the stop record, if a shim runs."""
+        """Make the shim read the stop record, if a shim is running."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # no pipe yet, or no reader
@@ -89,7 +89,7 @@ class PodDir:
             os.close(fd)
 
     def has_keeper(self) -> bool:
-        """Return whether a shim runs for this pod, without taking the lock that a new shim needs."""
+        """Return True if a shim runs for this pod, without taking the lock that a new shim needs."""
         return self.keeper() is not None
 
     def keeper(self) -> int | None:
@@ -118,7 +118,7 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Write the exit record in place of a shim, after ending the pod's remaining processes."""
+        """Write the exit record on behalf of a shim, after ending the pod's remaining processes."""
         with self.locked() as is_locked:
             if not is_locked or self.has("exit"):
                 return
@@ -130,7 +130,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill processes that have this pod's variable; the command itself died with the shim."""
+        """Kill processes that have this pod's environment variable. The command itself died with the shim."""
         mark = f"BERTH_POD_DIR={self.work}".encode()
         for pid in process_ids():
             try:

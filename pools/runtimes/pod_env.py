@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder
 
-# Variables that pods inherit. No others: the environment holds secrets such as the database password.
+# Only these variables are inherited by pods: the environment holds secrets such as the database password.
 _PASSED_ON = (
     "LANG",
     "LC_ALL",
@@ -31,9 +31,10 @@ def pod_env(
     order: PodOrder, workspace: Path, work: Path, own: Mapping[str, str] = os.environ,
     environment: Path | None = None,
 ) -> dict[str, str]:  # fmt: skip
-    """Return the variables of a pod.
+    """Return the environment variables of a pod.
 
-    `python` is that of the environment; without one it is the Python that runs Berth, with its packages.
+    `python` runs the environment's Python. Without an environment, it is the Python that runs Berth, with its
+    packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: own[name] for name in _PASSED_ON if name in own}

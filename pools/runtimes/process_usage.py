@@ -1,4 +1,4 @@
-"""Sum the resource use of pods' processes from /proc; standard library only."""
+"""Add up the resource usage of pods' processes from /proc; standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pools.runtimes.shim.processes import process_ids, stat_fields
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
-# Fields of /proc/PID/stat, counted from the third: the parent, its own time, the time of reaped children.
+# Fields of /proc/PID/stat, counted from the third: parent, own time, and time of reaped children.
 _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 
@@ -25,9 +25,9 @@ class _Process:
 
 
 def used_below(keepers: Mapping[str, int]) -> dict[str, PodUse]:
-    """Return the use of each pod: of all processes below its keeper, but not of the keeper itself.
+    """Return the usage of each pod: all processes below its keeper, but not the keeper itself.
 
-    Orphans are reparented to the keeper, so none is missed; the time of ended processes is counted with the
+    Orphans are reparented to the keeper, so none is missed. The time of ended processes is counted with the
     process that reaped them.
     """
     processes = _processes()
@@ -64,15 +64,15 @@ def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
 def _sum(keeper: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUse:
     ticks = keeper.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_pages(pid) for pid in below]
-    # Shared pages exist once but are counted by every process that maps them: count the largest number.
+    # Shared pages exist once but are counted by every process that maps them: use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUse(ticks / _TICK, resident * _PAGE // _MIB)
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return the private and the shared pages of a process."""
+    """Return the private and shared pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    except (OSError, ValueError):  # it has ended meanwhile
+    except (OSError, ValueError):  # the process has ended meanwhile
         return 0, 0
     return max(resident - shared, 0), shared

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 HOST = "127.0.0.1"
-# Below the ephemeral ports, so that no outgoing connection takes one meanwhile.
+# Below the ephemeral ports, so that no outgoing connection takes one in the meantime.
 FIRST, LAST = 20000, 32000
 _RESERVED_SECONDS = 120.0
 
@@ -16,7 +16,7 @@ _RESERVED_SECONDS = 120.0
 class Rendezvous:
     """Allocator of ports.
 
-    No socket holds a port until rank 0 binds it, so none is returned twice for a while.
+    No socket reserves a port until rank 0 binds it, so no port is returned again for a while.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a node that boots, as its machine reports it: the environment, then the start script."""
+"""Progress of a booting node, as reported by its machine: the environment, then the start script."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,7 +28,7 @@ class Booted:
 
 @dataclass(frozen=True, slots=True)
 class ToPrepare:
-    """Environment that a machine still has to install before its node is ready; empty for none."""
+    """Environment that a machine must install before its node is ready; empty for none."""
 
     digest: str = ""
     script: str = ""
@@ -48,15 +48,15 @@ class Started:
 def note_start(node: Node, started: Started, *, at: datetime) -> None:
     """Store the progress as the node's last phase; mark the node as lost if the script failed.
 
-    A report for another instance is ignored: a machine may still report its former node. A ready node is lost
-    too, because the script starts by stopping everything on the node.
+    A report for another instance is ignored, because a machine may still report its former node. A ready node
+    is lost too, because the script starts by stopping everything on the node.
     """
     if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
         return
     state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
     phase = Phase(START, state, started.seconds, started.output, started.exit_code)
     if state == "running":
-        phase = replace(phase, seconds=0)  # otherwise the row would change with every call
+        phase = replace(phase, seconds=0)  # otherwise every call would change the row
     phases = [each for each in node.phases if each["phase"] != START] + [phase.to_dict()]
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
@@ -66,7 +66,7 @@ def note_start(node: Node, started: Started, *, at: datetime) -> None:
 
 
 def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
-    """Store the progress; ignore reports on another environment or on a node that is no longer pending."""
+    """Store the progress. Ignore reports on another environment or on a node that is no longer pending."""
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return
     progress = Progress(booted.phases)
@@ -89,7 +89,7 @@ def to_prepare(node: Node) -> ToPrepare:
     try:
         secrets = secrets_for(node.pool, node.environment)
     except Unopened:
-        return ToPrepare()  # the node stays pending until its timeout; new orders fail with the reason
+        return ToPrepare()  # the node stays pending until its timeout; new orders fail with this reason
     return ToPrepare(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 

@@ -25,13 +25,13 @@ AMD = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PluginChanges:
-    """Requested plugins with their secrets; None if they stay as they are."""
+    """Requested plugins with their secrets; None if the plugins stay unchanged."""
 
     plugins: tuple[Declared, ...] | None = None
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChanges]:
-    """Split the values into those of the pool's columns, without secrets, and the plugins with secrets.
+    """Split the values into pool columns, without secrets, and plugins with secrets.
 
     Raises Invalid.
     """
@@ -49,7 +49,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a given environment into the pool's; raise Invalid if it is malformed."""
+    """Merge a requested environment into the pool's; raise Invalid if it is malformed."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(problems_of_declared(values["environment"])):
@@ -59,7 +59,7 @@ def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, An
 
 
 def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
-    """Set the pool's plugins, secrets and environment without saving it; the row exists and is locked."""
+    """Set the pool's plugins, secrets and environment without saving. The pool's row must be locked."""
     if changes.plugins is not None:
         _store_secrets(pool, changes.plugins, at)
     when = {(row.plugin, row.parameter): row.set_at for row in PoolSecret.objects.filter(pool=pool)}
@@ -79,7 +79,7 @@ def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, st
 
 
 def delete_unused(*, before: datetime) -> int:
-    """Delete older environments that no pool and no node uses; return how many."""
+    """Delete older environments that no pool and no node uses; return the number deleted."""
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
     unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
@@ -125,7 +125,7 @@ def _worker_packages(pool: NodePool) -> list[str]:
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return whether programs can use NVIDIA GPUs; simulated GPUs cannot run any."""
+    """Return True if programs can use NVIDIA GPUs. Programs cannot run on simulated GPUs."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
@@ -150,7 +150,7 @@ def _plugins(entries: Sequence[Mapping[str, Any]], secrets: Mapping[Key, datetim
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) -> None:
-    """Store given secrets, delete those that are null or whose plugin was removed, and keep the others."""
+    """Store new secrets, delete those that are null or whose plugin was removed, and keep the rest."""
     PoolSecret.objects.filter(pool=pool).exclude(plugin__in=[each.name for each in plugins]).delete()
     for each in plugins:
         for parameter, secret in each.secrets.items():
@@ -163,13 +163,13 @@ def _store_secrets(pool: NodePool, plugins: Sequence[Declared], at: datetime) ->
 
 
 def _with_secret_times(entry: Mapping[str, Any], when: Mapping[Key, datetime]) -> dict[str, Any]:
-    """Return the entry with the names of its secrets and when they were set, never their values."""
+    """Return the entry with the names of its secrets and the times at which they were set, without values."""
     times = {parameter: at.isoformat() for (plugin, parameter), at in when.items() if plugin == entry["name"]}
     return {"name": entry["name"], "parameters": entry["parameters"], "secrets_set": times}
 
 
 def _under(path: str, problems: Sequence[Problem]) -> list[Problem]:
-    def placed(inner: str) -> str:
+    def prefixed(inner: str) -> str:
         return f"{path}{inner}" if inner.startswith("[") or not inner else f"{path}.{inner}"
 
-    return [replace(problem, path=placed(problem.path)) for problem in problems]
+    return [replace(problem, path=prefixed(problem.path)) for problem in problems]

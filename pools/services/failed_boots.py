@@ -17,7 +17,7 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
     """Record that `node` was lost before it was ready. All nodes of one order count as one failed boot.
 
-    The caller holds the lock of `node.pool`.
+    The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
     counted = ScalingEvent.objects.filter(
@@ -28,7 +28,7 @@ def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
     pool.boot_failures += 1
     delay = delay_after(pool.boot_failures)
     pool.boot_retry_at = None if pool.provisioning_stopped else at + timedelta(seconds=delay)
-    pool.boot_error = pool.last_error = _sentence(pool, node, reason, delay)
+    pool.boot_error = pool.last_error = _failure_message(pool, node, reason, delay)
     pool.save(update_fields=FIELDS)
     history.write(
         pool, ScalingKind.BOOT_FAILED, pool.boot_error, at=at, node=node, order=node.client_token,
@@ -37,9 +37,9 @@ def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def forget_failed_boots(pool: NodePool) -> bool:
-    """Reset the count after a node became ready or a user retried; return whether there were failed boots.
+    """Reset the count after a node became ready or a user retried. Return True if boots had failed.
 
-    The caller holds the pool's lock.
+    The caller must hold the lock on the pool.
     """
     if not pool.boot_failures:
         return False
@@ -51,9 +51,9 @@ def forget_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> bool:
-    """Let the pool order nodes again at once; return False if it had no failed boots.
+    """Let the pool order nodes again at once; return False if no boots had failed.
 
-    The caller holds the pool's lock.
+    The caller must hold the lock on the pool.
     """
     before = pool.boot_failures
     if not forget_failed_boots(pool):
@@ -64,7 +64,7 @@ def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> 
 
 
 def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether failed boots delay orders now. A clock that was set back does not prolong the delay."""
+    """Return True if failed boots delay orders now. A clock that was set back does not prolong the delay."""
     if pool.provisioning_stopped:
         return True
     if pool.boot_retry_at is None:
@@ -72,8 +72,8 @@ def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
     return now < pool.boot_retry_at <= now + timedelta(seconds=LONGEST_DELAY)
 
 
-def _sentence(pool: NodePool, node: Node, reason: str, delay: int) -> str:
-    reason = reason.rstrip(" .:;,")  # often the last line of a program's output
+def _failure_message(pool: NodePool, node: Node, reason: str, delay: int) -> str:
+    reason = reason.rstrip(" .:;,")  # the reason is often the last line of a program's output
     if pool.provisioning_stopped:
         row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
         fix = f"Fix the cause, then run `berth pool retry {pool.name}`."

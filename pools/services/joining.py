@@ -22,7 +22,7 @@ UNKNOWN = "Unknown machine secret."
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Hardware that a machine measured; `instance_id` is set if it is an instance of a provider."""
+    """Hardware that a machine measured. `instance_id` is set for a provider's instances."""
 
     name: str
     address: str
@@ -60,7 +60,7 @@ def call(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: Booted | None = None,
     started: Started | None = None,
 ) -> Node | None:  # fmt: skip
-    """Record a machine's call; return the node that it currently is, or None. Raises Unauthenticated."""
+    """Record a machine's call; return its current node, or None. Raises Unauthenticated."""
     node = _calling_node(secret, at)
     if node is not None and booted is not None:
         note_boot(node, booted, at=at)
@@ -73,14 +73,14 @@ def call(
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """Remove a machine that joined by a token; its node is lost at the next tick. Raises Unauthenticated."""
+    """Remove a machine that joined with a token. The next tick loses its node. Raises Unauthenticated."""
     key = secrets.subject(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
         raise Unauthenticated(UNKNOWN)
 
 
 def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> str:
-    """Join the node of an order; idempotent until the node is ready, because a response may be lost."""
+    """Join an order's node; idempotent until the node is ready, because a response may be lost."""
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
         raise Unauthenticated(REFUSED)
@@ -108,9 +108,9 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
 
 
 def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
-    """Create the row and let a silent machine of the same name depart.
+    """Create the row and mark a silent machine with the same name as departed.
 
-    The machine was reinstalled, or never received its secret. Raises Conflict if that machine still calls.
+    That machine was reinstalled or never received its secret. Raises Conflict if it still calls.
     """
     namesakes = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
     namesakes.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)

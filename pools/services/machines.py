@@ -21,13 +21,13 @@ from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
 LIFE_MAX = timedelta(days=7)
-SHOWN = 10  # characters of the secret, its kind included
+SHOWN = 10  # characters of the secret that are stored, including its kind
 
 
 def issue_join_token(
     *, acting: Any, pool: NodePool, lasts: timedelta, at: datetime, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token for one machine; return it and its secret, which is shown only once.
+    """Create a token for one machine; return the token and its secret, which is shown only once.
 
     Raises Conflict for pools of other providers, and Invalid.
     """
@@ -47,7 +47,7 @@ def issue_join_token(
 
 
 def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
-    """Revoke an unused token; idempotent. Raises Conflict if a machine has joined with it."""
+    """Revoke an unused token; idempotent. Raises Conflict if a machine has joined with the token."""
     with transaction.atomic():
         if token.used_at is not None:
             raise Conflict(f"Machine {token.used_by} has joined with this token. Remove the machine instead.")
@@ -65,12 +65,12 @@ def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete tokens that expired before then; return how many. The pool's history keeps who joined."""
+    """Delete tokens that expired before `before`; return their number. The pool's history is kept."""
     return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
 def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove the machine; return False if its node is drained first and the machine leaves with it.
+    """Remove the machine. Return False if its node is drained first and the machine leaves afterwards.
 
     The provider repeats the interruption with each listing, so the node cannot be uncordoned by mistake.
     Raises Conflict if the machine has already left.

@@ -24,7 +24,7 @@ NOT_DRAINING: dict[str, Any] = {
 
 
 def cordon_node(*, acting: Any, node: Node, reason: str = "") -> None:
-    """Cordon a ready node: it keeps its pods and takes no new ones. Raises Conflict."""
+    """Cordon a ready node: it keeps its pods but accepts no new ones. Raises Conflict."""
     cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, acting=acting, node=node, reason=reason)
 
@@ -56,21 +56,21 @@ def terminate_node(*, acting: Any, node: Node, reason: str = "") -> None:
 def node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """Record that no pod runs on a draining node, so that it can be ended.
 
-    Returns False, without a change, for a node that is not draining.
+    Returns False, without a change, if the node is not draining.
     """
     draining = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return draining.update(emptied_at=at or timezone.now()) == 1
 
 
 def nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
-    """Do the same for several nodes in one statement; return how many were not recorded before."""
+    """Record that no pods run on these draining nodes, in one statement. Return the number newly recorded."""
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 
 
 def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
-    """Drain a node whose machine is taken back. A node that is not ready yet is lost instead.
+    """Drain a node whose machine is being taken back. A node that is not ready yet is lost instead.
 
-    The node is not returned to service. Returns False if the interruption was already recorded.
+    The node does not return to service. Returns False if the interruption was already recorded.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():

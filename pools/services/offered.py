@@ -23,7 +23,7 @@ def offered(field: str, present: str = "") -> list[tuple[str, str]]:
 
 
 def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
-    """Raise Invalid for a fake that is not offered; a pool that already has one may be edited."""
+    """Raise Invalid for a fake that is not offered. A pool that already uses a fake may be edited."""
     problems = [
         Problem(field, "is not one of the choices", shown(values[field]), _words(field))
         for field in KINDS

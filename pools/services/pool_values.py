@@ -1,4 +1,4 @@
-"""Validate pool settings and describe them for the audit."""
+"""Validate pool settings and describe them in the audit log."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,7 +54,7 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
 
 @contextmanager
 def _problems_by_given_field(values: Mapping[str, Any]) -> Iterator[None]:
-    """Report problems under the field that was given: nodes_max instead of nodes.max."""
+    """Report problems under the name of the requested field: nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
@@ -71,13 +71,13 @@ def check(pool: NodePool) -> None:
     check_runtime(pool.provider, pool.runtime)
     misnamed = list(_name(pool))
     problems = [*misnamed, *_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
-    # `nodes_desired` follows the bounds; the caller brings it within them before the row is stored.
+    # `nodes_desired` follows the limits: the caller clamps it before the row is stored.
     judged = ["labels", "taints", "topology", "nodes_desired", *(each.path for each in misnamed)]
     try:
         pool.full_clean(exclude=judged, validate_constraints=True)
     except ValidationError as error:
         problems += [
-            Problem("" if field == "__all__" else field, "; ".join(messages), _shown(pool, field))
+            Problem("" if field == "__all__" else field, "; ".join(messages), _displayed_value(pool, field))
             for field, messages in sorted(error.message_dict.items())
         ]
     if problems:
@@ -85,7 +85,7 @@ def check(pool: NodePool) -> None:
 
 
 def _name(pool: NodePool) -> Iterator[Problem]:
-    """Require a name that documents allow, so that workloads can select the pool."""
+    """Require a name that is allowed in documents, so that workloads can select the pool."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem("name", "is not a name", shown(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX)))
 
@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-def _shown(pool: NodePool, field: str) -> str:
+def _displayed_value(pool: NodePool, field: str) -> str:
     return shown(getattr(pool, field)) if hasattr(pool, field) else ""
 
 

@@ -21,7 +21,7 @@ from pools.services.pool_values import apply, spec_of, values_of
 from pools.signals import changed
 
 FIXED_WHILE_USED = ("provider", "runtime")
-# Fields that decide whether a node boots: a change of one of them starts over after failed boots.
+# Fields that decide whether a node boots. Changing one of them resets the failed boots.
 BOOT_FIELDS = (
     "provider", "runtime", "provider_settings", "gpus_per_node", "gpu_model", "gpu_memory_mib", "cpu_milli",
     "memory_mib", "plugins", "environment", "built_environment_id", "boot_timeout", "boot_failure_limit",
@@ -29,7 +29,7 @@ BOOT_FIELDS = (
 
 
 def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
-    """Create a pool from fields of the model; `nodes` may have any of its notations. Raises Invalid."""
+    """Create a pool from the model's fields; `nodes` accepts all of its notations. Raises Invalid."""
     columns, plugins = environments.split_values(values)
     with transaction.atomic():
         pool = NodePool(name=name)
@@ -48,7 +48,7 @@ def edit_pool(
 ) -> NodePool:
     """Edit a pool; its nodes keep their shape.
 
-    Raises Invalid, Conflict, and PreconditionFailed if the pool is not at `version` any more.
+    Raises Invalid, Conflict, or PreconditionFailed if the pool is no longer at `version`.
     """
     columns, plugins = environments.split_values(changes)
     with _locked(acting, pool, "edit", version) as locked:
@@ -67,9 +67,9 @@ def edit_pool(
 
 
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
-    """The pool as `edit_pool` would leave it, with the number of nodes it would have; nothing is stored.
+    """Return the pool as `edit_pool` would leave it, with its number of nodes. Nothing is stored.
 
-    Raises what `edit_pool` raises for values that contradict each other.
+    Raises the errors of `edit_pool` for contradictory values.
     """
     edited = copy(pool)
     columns, _ = environments.split_values(changes)
@@ -79,7 +79,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
 
 
 def delete_pool(*, acting: Any, pool: NodePool) -> None:
-    """Delete a pool that was never used; raise Conflict if it has nodes, quotas or a history."""
+    """Delete a pool that was never used; raise Conflict if the pool has nodes, quotas or a history."""
     try:
         with transaction.atomic():
             changed.send(
@@ -103,14 +103,14 @@ def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
 
 
 def retry_pool(*, acting: Any, pool: NodePool) -> NodePool:
-    """Reset the failed boots, so that the pool orders nodes again at once."""
+    """Reset the count of failed boots, so that the pool orders nodes again at once."""
     with _locked(acting, pool, "retry", None) as locked:
         failed_boots.retry(locked, acting=acting, at=timezone.now())
     return locked
 
 
 def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
-    """Let the pool expire now: its nodes finish their pods and end, and none is replaced.
+    """Let the pool expire now: its nodes finish their pods and end without being replaced.
 
     Raises Conflict for a paused pool.
     """
@@ -128,7 +128,7 @@ def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
 def set_nodes_desired(
     *, acting: Any, pool: NodePool, nodes_desired: int, version: int | None = None
 ) -> NodePool:
-    """Set the size by hand; the autoscaler continues from there after its cooldown.
+    """Set the size by hand. The autoscaler continues from this size after its cooldown.
 
     Raises Invalid and PreconditionFailed.
     """
@@ -145,7 +145,7 @@ def set_nodes_desired(
 
 
 def check_nodes_desired(pool: NodePool, nodes_desired: int, called: str = "nodes_desired") -> None:
-    """Raise Invalid if the pool's size is fixed or the number is out of its limits."""
+    """Raise Invalid if the pool's size is fixed or the number is outside its limits."""
     spec = spec_of(pool)
     if not spec.elastic:
         raise Invalid([Problem(called, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
@@ -163,7 +163,7 @@ def _clamp_desired(pool: NodePool, acting: Any, what: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired nodes within the limits; 0 for an expired pool."""
+    """Return the desired nodes clamped to the limits; 0 for an expired pool."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
     return 0 if expired else spec_of(pool).clamp(pool.nodes_desired)
 

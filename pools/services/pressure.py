@@ -25,7 +25,7 @@ from pools.services.pool_values import spec_of
 
 @dataclass(frozen=True, slots=True)
 class NodesNow:
-    """Counts of a pool's usable and booting nodes, and when the newest usable one became ready."""
+    """Counts of a pool's usable and booting nodes, and the time at which the newest became ready."""
 
     usable: int
     pending: int
@@ -54,13 +54,13 @@ def report_pressure(
     pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
     binding: str = "gpu",
 ) -> bool:  # fmt: skip
-    """Store the report and act on it. Returns whether the desired node count changed.
+    """Store the report and act on it. Return True if the desired node count changed.
 
     `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
-    no GPU; pods that use half of a node's CPU, memory or pod limit fill half of its slots. `queued` counts
-    work that fits the pool and is within its limits but waits for nodes, or is reserved on booting nodes;
-    `binding` is its scarcest resource. `gang_nodes` is how many additional nodes hold it without splitting
-    gangs.
+    no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots. `queued` counts
+    work that fits the pool and its limits but waits for nodes, plus work reserved on booting nodes. `binding`
+    is the scarcest resource of the queued work. `gang_nodes` is the number of additional nodes that hold the
+    queued work without splitting gangs.
     """
     nodes = NodesNow.in_pool(pool_id)
     pressure = {
@@ -68,7 +68,7 @@ def report_pressure(
         "gang_nodes": gang_nodes, "binding": binding,
     }  # fmt: skip
     pool = NodePool.objects.get(pk=pool_id)
-    if not _matters(pool, pressure, nodes, at):
+    if not _needs_write(pool, pressure, nodes, at):
         return False
     with transaction.atomic():
         return _store(NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, nodes, at)
@@ -77,7 +77,7 @@ def report_pressure(
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
     """Apply the latest report again, because time has passed; do nothing without a report.
 
-    `nodes` are the pool's nodes that have not ended. The caller holds the row's lock.
+    `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the row.
     """
     return _decide(pool, NodesNow.of(nodes), at)
 
@@ -86,9 +86,9 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
     return _would_change(pool, NodesNow.of(nodes), at)
 
 
-def _matters(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
-    """Return whether the report needs a write; most reports repeat the last one and cost two reads."""
-    if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
+def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
+    """Return True if the report needs a write. Most reports repeat the previous report and cost two reads."""
+    if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)
 
@@ -100,7 +100,7 @@ def _would_change(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
 
 def _store(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
     pool.pressure = dict(pressure)
-    if _busy(pressure):
+    if _is_busy(pressure):
         pool.idle_since = None
     elif pool.idle_since is None:
         pool.idle_since = at
@@ -132,10 +132,10 @@ def _decision(pool: NodePool, nodes: NodesNow, at: datetime) -> ScaleDecision | 
 
 
 def _pressure(pool: NodePool, nodes: NodesNow) -> Pressure:
-    """The latest report. Without queued work its node count is replaced by the present one.
+    """Return the latest report. Without queued work, its node count is replaced by the current count.
 
-    Queued work is added to the nodes of the same moment; a decision to shrink must not rest on a count from
-    before the nodes were ready.
+    Queued work is added to the node count of the same moment. A decision to scale down must not rest on a
+    count from before the nodes were ready.
     """
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:
@@ -165,11 +165,14 @@ def _clock(pool: NodePool, nodes: NodesNow, at: datetime) -> ClockValues:
 
 
 def _idle_since(pool: NodePool, nodes: NodesNow) -> datetime | None:
-    """Not before the newest node became ready; None while a node boots or work runs or is queued."""
+    """Return the time since which the pool is idle, not before its newest node became ready.
+
+    Return None while a node boots or work runs or is queued.
+    """
     if pool.idle_since is None or nodes.pending:
         return None
     return max(pool.idle_since, nodes.newest_ready_at or pool.idle_since)
 
 
-def _busy(pressure: Mapping[str, Any]) -> bool:
+def _is_busy(pressure: Mapping[str, Any]) -> bool:
     return bool(pressure["running"] > 0 or pressure["queued"] > 0)

@@ -16,7 +16,7 @@ def readiness_changes(pool: NodePool, nodes: Iterable[Node]) -> bool:
 
 
 def note_readiness(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Record a change of readiness; return whether there was one. The caller holds the row's lock."""
+    """Record a change of readiness; return True if there was one. The caller must lock the row."""
     if not readiness_changes(pool, nodes):
         return False
     pool.operational_since = at if pool.operational_since is None else None

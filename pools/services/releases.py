@@ -25,7 +25,7 @@ POLICY = NodePool.NodeConsolidation
 class Offer:
     """Names of nodes that may be released if their pods fit elsewhere.
 
-    `empty` and `underutilised` are how many nodes of each kind may be released at once.
+    `empty` and `underutilised` are the numbers of nodes of each kind that may be released at once.
     """
 
     nodes: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ def give_back(
 ) -> bool:
     """Lower the desired node count and drain these nodes; the caller evicts their pods.
 
-    Returns False, without a change, if the pool no longer offers all of them.
+    Returns False, without a change, if the pool no longer offers all of the nodes.
     """
     with transaction.atomic():
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
-        nodes = _by_name(pool, names)
+        nodes = _locked_nodes(pool, names)
         offered = offer(pool, at)
         limit = offered.empty if reason is EMPTY else offered.underutilised
         if not 0 < len(names) <= limit or not set(names) <= set(offered.nodes):
@@ -90,7 +90,7 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return whether the pool is elastic, operational and was not resized recently."""
+    """Return True if the pool is elastic, operational and was not resized recently."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -99,7 +99,7 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return whether the node may be released; a cordoned node stays, because an admin reserved it."""
+    """Return True if the node may be released. A cordoned node stays, because an admin reserved it."""
     rested = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and rested
 
@@ -112,8 +112,8 @@ def _recently_used(pool: NodePool, now: datetime) -> Collection[int]:
     return set(rows.order_by().values_list("pk", flat=True))
 
 
-def _by_name(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Return the nodes locked, because a user may drain one of them."""
+def _locked_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
+    """Return the nodes, locked because a user may drain one of them."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

@@ -15,7 +15,7 @@ EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class Lines(forms.CharField):
-    """List of lines without the empty ones."""
+    """List of lines without empty lines."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)
@@ -41,7 +41,7 @@ class Plugins(Lines):
 
 
 class Indexes(Lines):
-    """Package indexes, one per line: a URL, and after = the packages that it serves."""
+    """Package indexes, one per line: a URL, then `=` and the packages that the index serves."""
 
     def clean(self, value: Any) -> Any:
         return [_index(line) for line in super().clean(value)]
@@ -59,7 +59,7 @@ class Variables(Lines):
 
 
 def environment_fields() -> dict[str, forms.Field]:
-    """Return the fields in order, with one for each secret of a plugin."""
+    """Return the fields in order, including one for each plugin secret."""
     fields: dict[str, forms.Field] = {
         "plugins": Plugins(
             label="Plugins", example=EXAMPLE,
@@ -93,7 +93,7 @@ def environment_fields() -> dict[str, forms.Field]:
 
 
 def values_of(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values for the services; an empty secret stays as it is."""
+    """Return the form's values for the services. An empty secret field keeps the stored secret."""
     plugins = [dict(each) if isinstance(each, dict) else each for each in cleaned["plugins"]]
     for each in plugins:
         if not isinstance(each, dict) or each.get("name") not in available():
@@ -121,7 +121,7 @@ def initial_of(pool: NodePool) -> dict[str, Any]:
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield a help text with the time for the field of each stored secret."""
+    """Yield the field name and help text, with the time at which it was set, of each stored secret."""
     for each in pool.plugins:
         for parameter, at in each.get("secrets_set", {}).items():
             yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}. Leave empty to keep it."

@@ -112,7 +112,7 @@ class PoolForm(forms.Form):
 
 
 class SettingsForm(PoolForm):
-    """Form of an existing pool, without name, provider and runtime, which are fixed."""
+    """Form of an existing pool, without its name, provider and runtime, which are fixed."""
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # confirmed number of nodes
 
@@ -130,7 +130,7 @@ class SettingsForm(PoolForm):
                 self.fields[name].help_text = text
 
     def keep_secrets(self) -> None:
-        """Keep typed secrets in the form that only asks for confirmation."""
+        """Keep the entered secrets in the form that asks for confirmation."""
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True

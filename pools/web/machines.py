@@ -1,4 +1,4 @@
-"""Pages of joined machines and join tokens."""
+"""Pages for joined machines and join tokens."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from pools.web.forms import JoinTokenForm, ReasonForm
 
 TONES = {"free": "good", "used": "info", "open": "good", "draining": "warn", "silent": "bad"}
 
-TOKENS_MAX = 500  # newest first
+TOKENS_MAX = 500  # only the newest tokens are listed
 MachineRow = tuple[Any, str]  # a machine and the name of its current node
 MACHINES: tuple[Column[MachineRow], ...] = (
     Column("name", "Machine", lambda row: row[0].name, order="name"),
@@ -46,7 +46,7 @@ TOKENS: tuple[Column[Any], ...] = (
 )
 
 
-def _with_nodes(rows: list[Any]) -> list[MachineRow]:
+def _machine_rows(rows: list[Any]) -> list[MachineRow]:
     nodes = joined_machines.nodes_of(rows)
     return [(row, nodes.get(row.pk, "")) for row in rows]
 
@@ -59,7 +59,7 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     for word in table_state(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
     listing = list_query(
-        request, MACHINES, rows, _with_nodes, file_name=f"machines-of-{pool.name}", default="name"
+        request, MACHINES, rows, _machine_rows, file_name=f"machines-of-{pool.name}", default="name"
     )
     tokens = list_rows(
         request, TOKENS, joined_machines.join_tokens(pool, now)[:TOKENS_MAX], name="tokens",

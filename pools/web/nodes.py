@@ -56,7 +56,7 @@ STEPS: Mapping[str, Step] = {
 def show(request: Request, name: str) -> HttpResponse:
     """Show a node with its hardware, environment and boot progress.
 
-    An ended node is shown in its last state, so that the reason of a failed start can be read.
+    An ended node is shown in its last state, so that the reason for a failed start stays visible.
     """
     node = selectors.node_named(name, _visible(request, Node.objects.all()))
     if node is None:
@@ -74,7 +74,7 @@ def show(request: Request, name: str) -> HttpResponse:
 
 
 def _visible(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Return these nodes, or none for an account without a role."""
+    """Return these nodes, or none for a user without a role."""
     return nodes if _may(request, "view_capacity") else nodes.none()
 
 
@@ -87,20 +87,20 @@ def _may(request: Request, action: str) -> bool:
 
 
 def _phases(node: Node, *, running_it: bool) -> list[dict[str, Any]]:
-    """Return all installation phases with their state; only platform admins see messages of failed ones."""
+    """Return all installation phases with their state. Only platform admins see messages of failed phases."""
     if node.environment is None:
         return []
     reported = {each["phase"]: each for each in node.phases if each["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *reported])]
     if node.prepared_at is not None and reported:
-        names = list(reported)  # another node of this machine had installed the rest
+        names = list(reported)  # another node on this machine had installed the rest
     pending = {"state": "waiting", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
     return phases if running_it else [{**each, "message": ""} for each in phases]
 
 
 def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
-    """Return the progress of the start script, or None if it does not exist or has not started."""
+    """Return the progress of the start script, or None if there is none or it has not started."""
     started = next((each for each in node.phases if each["phase"] == START), None)
     return started if started is None or running_it else {**started, "message": ""}
 

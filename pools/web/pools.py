@@ -140,7 +140,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 def _confirm_drains(
     request: Request, form: SettingsForm, edited: NodePool, going: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """Show the filled-in form again with the nodes to drain, for confirmation."""
+    """Show the filled-in form again with the nodes that it would drain, for confirmation."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
     again = SettingsForm(data, auto_id="pool_%s")

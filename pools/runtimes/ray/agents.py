@@ -11,7 +11,7 @@ from pools.runtimes.ray.wire import LOG_HEADER, chunk_in, measured_in, order_out
 
 
 class AgentAway(RuntimeFailure):
-    """The agent does not answer: its node is booting, disconnected or gone."""
+    """The agent is not responding: its node is booting, disconnected or gone."""
 
 
 class NodeAgent:
@@ -20,7 +20,7 @@ class NodeAgent:
         self._headers = {"Authorization": f"Bearer {secret}"}
 
     def order(self, order: PodOrder) -> str:
-        """Return the command of the pod's job, or an empty string if the pod has ended or already runs."""
+        """Return the command for the pod's job, or an empty string if the pod has ended or already runs."""
         return str(self._request("order", **order_out(order)).json()["entrypoint"])
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:
@@ -34,7 +34,7 @@ class NodeAgent:
         return tuple(self._request("known").json())
 
     def clear(self, pod_id: str) -> None:
-        """Delete the record and the log of an ended pod."""
+        """Delete the record and log of an ended pod."""
         self._request("clear", pod_id=pod_id)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-JOBS_PORT = 8265  # on heads: Ray's jobs API
-GCS_PORT = 6379  # on heads: where raylets join
-AGENT_PORT = 8365  # on every node
+JOBS_PORT = 8265  # Ray's jobs API on heads
+GCS_PORT = 6379  # port on heads that raylets join
+AGENT_PORT = 8365  # agent port on every node
 NODE_LABEL = "berth-node"
 _LABEL_LENGTH = 60
 
@@ -16,7 +16,8 @@ _LABEL_LENGTH = 60
 class NodeAt:
     """A node of a pool that runs Ray; node 0 is the head.
 
-    `secret` is that of its cluster: Ray and the agents require it. `address` is empty until it is known.
+    `secret` belongs to the node's cluster: Ray and the agents require it. `address` is empty until it is
+    known.
     """
 
     instance_id: str

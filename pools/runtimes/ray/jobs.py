@@ -1,4 +1,4 @@
-"""Client of the HTTP API of a Ray cluster's head: its jobs and its nodes."""
+"""HTTP API client of a Ray cluster's head: its jobs and its nodes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job; an id that Ray already has is no error, so a lost response can be retried."""
+        """Submit the job. An id that Ray already has is no error, so that the call can be repeated."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
@@ -51,7 +51,7 @@ class Jobs:
     def node_state(self, label: str) -> str:
         """Return Ray's state of the node with this label, such as ALIVE; empty if it has not registered.
 
-        A node that came back is listed twice, as DEAD and as ALIVE.
+        A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
         response = self._request("GET", "/api/v0/nodes", params={"limit": NODES_MAX})
         nodes = _json(response)["data"]["result"]["result"]
@@ -62,7 +62,7 @@ class Jobs:
         self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the job. Ray rejects this until it has seen the end; the id then stays listed."""
+        """Delete the job. Ray rejects this until it has seen the job end; the id then stays listed."""
         self._jobs_request("DELETE", quote(name, safe=""))
 
     def _jobs_request(self, method: str, path: str, **body: Any) -> httpx.Response:

@@ -1,7 +1,6 @@
-"""Berth's record of pods per Ray node, one file each.
+"""Berth's record of the pods on Ray nodes, one file per pod.
 
-There is one file per pod, written atomically: any process may read it, and a new process resumes after a
-crash.
+Files are written atomically: any process may read them, and a new process resumes after a crash.
 """
 
 import json
@@ -24,7 +23,7 @@ class Entry:
     """Record of one pod.
 
     `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if its node may
-    have the pod; otherwise no job was submitted for it and it cannot run.
+    have the pod. Otherwise no job was submitted for the pod and it cannot run.
     """
 
     instance_id: str
@@ -51,23 +50,25 @@ class Ledger:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not _is_draft(entry.name)))
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node before the order is sent, so that the pod is found again after a crash."""
+        """Record the pod's node before the order is sent, so that the pod can be found after a crash."""
         with self._lock:
             if self.find(pod_id) is None:
-                self._write(pod_id, _placed(Entry(instance_id, checked_name(workspace), received=received)))
+                self._write(
+                    pod_id, _placement_record(Entry(instance_id, checked_name(workspace), received=received))
+                )
 
     def receive(self, pod_id: str) -> bool:
-        """Record that the node has the pod, before its job is submitted; False if the pod has ended."""
+        """Record that the node has the pod, before the job is submitted. Return False for an ended pod."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
                 return False
             if not entry.received:
-                self._write(pod_id, _placed(replace(entry, received=True)))
+                self._write(pod_id, _placement_record(replace(entry, received=True)))
             return True
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received; ignore one that a node may have."""
+        """End a pod that no node has received; ignore a pod that a node may have."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -75,15 +76,15 @@ class Ledger:
         with self._lock:
             entry = self.find(pod_id) or Entry("", "", received=False)
             if entry.ended is None and not entry.received:
-                self._write(pod_id, [*_placed(entry), _ended(report)])
+                self._write(pod_id, [*_placement_record(entry), _end_field(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end and return it; an earlier recorded end takes precedence."""
+        """Record the end and return it. An end recorded earlier takes precedence."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
                 return report if entry is None or entry.ended is None else entry.ended
-            self._write(pod_id, [*_placed(entry), _ended(report)])
+            self._write(pod_id, [*_placement_record(entry), _end_field(report)])
             return report
 
     def forget(self, pod_id: str) -> None:
@@ -96,11 +97,11 @@ class Ledger:
     # --- logs
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the path of the log after it was fetched from its node."""
+        """Return the path of the log that was fetched from its node."""
         return self._logs / checked_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store the log; a jump between offsets is recorded as a hole."""
+        """Store the log. A jump between offsets is recorded as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{checked_name(pod_id)}.{threading.get_ident()}",
@@ -125,12 +126,12 @@ class Ledger:
         write_record(str(self._pods / checked_name(pod_id)), record)
 
 
-def _placed(entry: Entry) -> Record:
+def _placement_record(entry: Entry) -> Record:
     placed = [("instance", entry.instance_id), ("workspace", entry.workspace)]
     return placed if entry.received else [*placed, ("received", "no")]
 
 
-def _ended(report: PodReport) -> tuple[str, str]:
+def _end_field(report: PodReport) -> tuple[str, str]:
     return "ended", json.dumps(report_out(report)).replace("\\u0000", "?")
 
 

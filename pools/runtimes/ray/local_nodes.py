@@ -26,7 +26,7 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 
 
 class LocalRayNodes:
-    """Provider that starts a raylet for each node that the local provider creates, and watches it.
+    """Provider that starts and watches a raylet for each node that the local provider creates.
 
     The process of each instance is recorded in a directory, so a restarted server finds it. Each node has its
     own address in 127.0.0.0/8, a network that belongs to this machine.
@@ -55,7 +55,7 @@ class LocalRayNodes:
         return listed  # gone instances are listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Make the instances end; their devices are free once they have."""
+        """Request the end of the instances. Their devices are free once the instances have ended."""
         listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
             _request_end(self._home(pool, instance_id))
@@ -63,7 +63,7 @@ class LocalRayNodes:
         self.list_instances(pool)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with its process's state; start the process if the pool has a head."""
+        """Return the instance with the state of its process; start the process if the pool has a head."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
@@ -85,7 +85,7 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address that raylets join: empty for the head itself, None without a head."""
+        """Return the address that raylets join: empty for the head itself, None if there is no head."""
         if instance.ordinal == 0:
             return ""
         for other in self.local.list_instances(pool):
@@ -95,7 +95,7 @@ class LocalRayNodes:
         return None
 
     def _has_lost_head(self, pool: str, instance: Instance, record: dict[str, str]) -> bool:
-        """Return whether the head that the node joined is gone; a raylet cannot join another cluster."""
+        """Return True if the head that the node joined is gone. A raylet cannot join another cluster."""
         return instance.ordinal != 0 and record["head"] != self._head(pool, instance)
 
     def _start(self, pool: str, instance: Instance, home: Path, head: str) -> None:
@@ -130,7 +130,7 @@ class LocalRayNodes:
             "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "workspaces": str(self.root / "workspaces"),
             "environments": str(self.root.parent / "environments"),
-            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path is limited to 107 bytes
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # socket paths are limited to 107 bytes
         }  # fmt: skip
 
     def _free_address(self) -> str:
@@ -152,7 +152,7 @@ class LocalRayNodes:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last output of the node's process, or else of Ray."""
+    """Return the last output of the node's process, or else Ray's."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
         if lines:
@@ -177,7 +177,7 @@ def _request_end(home: Path) -> dict[str, str]:
 
 
 def _end(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process, which ends its pods and Ray; kill it with Ray if it takes too long."""
+    """Signal the process, which ends its pods and Ray. Kill it and Ray if they take too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     late = time.time() > float(ending["at"]) + END_SECONDS_MAX
@@ -186,13 +186,13 @@ def _end(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState
 
 
 def _is_running(record: dict[str, str]) -> bool:
-    """Return whether the process runs; a zombie does not."""
+    """Return True if the process is running and is not a zombie."""
     fields = stat_fields(int(record["pid"]))
     return fields is not None and fields[19] == record["start"] and fields[0] != "Z"
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables for the process. Others may hold secrets such as the database password."""
+    """Return the variables that the process needs. Others may be secrets such as the database password."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE")
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}
 

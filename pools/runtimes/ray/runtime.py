@@ -31,7 +31,7 @@ from pools.runtimes.ray.watch import Watch
 from pools.runtimes.rendezvous import FIRST, LAST
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
-CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # another check follows
+CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # failed checks are repeated
 CHUNK_BYTES = 4 * 1024 * 1024
 NOTHING_YET = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
@@ -40,7 +40,7 @@ ADDRESS_OF_RANK_0 = ""
 class RayRuntime:
     """Runtime of all pools that run Ray.
 
-    `nodes` returns the current nodes. All other state lies under `root` and on the nodes, so a new process
+    `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
     finds all pods again. `prefix` starts the names of our jobs.
     """
 
@@ -52,7 +52,7 @@ class RayRuntime:
         self._looked_up = False
         self._adopted: set[str] = set()
         self._last: dict[str, PodReport] = {}
-        # Agents and Ray's heads serve plain HTTP inside the pool's network, so no certificate is verified;
+        # Agents and Ray heads serve plain HTTP inside the pool's network, so no certificate is verified;
         # loading the trust store would only cost time. Each request carries the cluster's secret.
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._checks = httpx.Client(timeout=CHECK_TIMEOUT, trust_env=False, verify=False)  # noqa: S501
@@ -66,7 +66,7 @@ class RayRuntime:
         if self.ledger.log_path(order.pod_id).exists() or (entry is not None and entry.ended is not None):
             return
         checked_name(order.workspace)
-        node = self._look_up().get(order.instance_id)
+        node = self._nodes_by_instance().get(order.instance_id)
         if node is None:
             raise RuntimeFailure(f"node {order.instance_id} is not in the cluster or has no address yet")
         self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
@@ -81,7 +81,7 @@ class RayRuntime:
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.log_path(pod_id).exists():
             return
-        nodes = self._look_up()
+        nodes = self._nodes_by_instance()
         entry = self._entry(pod_id)
         if entry is None:
             self.ledger.stop_before_start(pod_id)
@@ -99,13 +99,13 @@ class RayRuntime:
     # --- state
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        self._look_up()
+        self._nodes_by_instance()
         for pod_id in pod_ids:
             self._entry(pod_id)
         return self.glance(pod_ids)
 
     def glance(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
-        """Return reports like `look`, by default for all pods, without reading the list of nodes again."""
+        """Return the same reports as `look`, by default for all pods, without reloading the list of nodes."""
         if not self._looked_up:
             return {}  # without a list of nodes, pods must not be reported as lost
         reports: dict[str, PodReport] = {}
@@ -128,22 +128,22 @@ class RayRuntime:
     def _look_at(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
-            return {i: self._ended(i, _lost_report("node is gone")) for i in pod_ids}
+            return {i: self._end(i, _lost_report("node is gone")) for i in pod_ids}
         try:
             reports = self._agent(node).look(pod_ids)
         except RuntimeFailure as failure:
-            return {i: self._without_its_node(i, node, failure) for i in pod_ids}
-        return {i: self._judged(i, reports[i], node) for i in pod_ids}
+            return {i: self._report_for_missing_node(i, node, failure) for i in pod_ids}
+        return {i: self._judge(i, reports[i], node) for i in pod_ids}
 
-    def _judged(self, pod_id: str, report: PodReport, node: NodeAt) -> PodReport:
+    def _judge(self, pod_id: str, report: PodReport, node: NodeAt) -> PodReport:
         if report.state is PodState.EXITED:
-            return self._ended(pod_id, report)
+            return self._end(pod_id, report)
         if report.state is not PodState.UNKNOWN:
             return report
         try:
             job = self._jobs(node).job(self._prefix + pod_id)
             if job is None:
-                return report  # `start` resumes it
+                return report  # `start` resumes the pod
             if not job.ended:
                 return NOTHING_YET
             again = self._agent(node).look([pod_id])[pod_id]
@@ -151,26 +151,26 @@ class RayRuntime:
             return NOTHING_YET
         if again.state is PodState.UNKNOWN:
             again = _lost_report(f"Ray could not start the job: {_last_line(job.message)}")
-        return self._ended(pod_id, again) if again.state is PodState.EXITED else again
+        return self._end(pod_id, again) if again.state is PodState.EXITED else again
 
-    def _without_its_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
-        """Report a pod whose node does not answer; Ray detects dead nodes within seconds."""
+    def _report_for_missing_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
+        """Report a pod whose node is not responding. Ray detects dead nodes within seconds."""
         try:
             job = self._jobs(node).job(self._prefix + pod_id)
         except RuntimeFailure:
             job = None
         if job is not None and job.ended and isinstance(failure, AgentAway):
-            return self._ended(pod_id, _lost_report(f"node died: {_last_line(job.message)}"))
+            return self._end(pod_id, _lost_report(f"node died: {_last_line(job.message)}"))
         return self._last.get(pod_id, NOTHING_YET)
 
-    def _ended(self, pod_id: str, report: PodReport) -> PodReport:
+    def _end(self, pod_id: str, report: PodReport) -> PodReport:
         self._last.pop(pod_id, None)
         return self.ledger.end(pod_id, report)
 
     # --- records, logs and workspaces
 
     def list_pods(self) -> tuple[str, ...]:
-        self._adopt(self._look_up().values())
+        self._adopt(self._nodes_by_instance().values())
         return self.ledger.ids()
 
     def forget(self, pod_id: str) -> None:
@@ -185,7 +185,7 @@ class RayRuntime:
         self.ledger.forget(pod_id)
 
     def fetch_log(self, pod_id: str) -> None:
-        """Copy the log of an ended pod from its node, which may be removed at any time."""
+        """Copy an ended pod's log from its node, which may be removed at any time."""
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
         if node is not None and not self.ledger.log_path(pod_id).exists():
@@ -197,7 +197,7 @@ class RayRuntime:
 
     def drop_workspace(self, workspace: str) -> None:
         checked_name(workspace)
-        for node in self._look_up().values():
+        for node in self._nodes_by_instance().values():
             self._agent(node).drop_workspace(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -213,15 +213,15 @@ class RayRuntime:
         return agent.tail_log(pod_id, lines)
 
     def _log_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent that has the log; None if the log was fetched or does not exist."""
+        """Return the agent that has the log, or None if the log was fetched or does not exist."""
         if self.ledger.log_path(pod_id).exists():
             return None
         entry = self.ledger.find(pod_id)
-        node = self._look_up().get(entry.instance_id) if entry else None
+        node = self._nodes_by_instance().get(entry.instance_id) if entry else None
         return None if node is None else self._agent(node)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        nodes = self._look_up()
+        nodes = self._nodes_by_instance()
         entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
         on = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
         times = [self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(on) if i in nodes]
@@ -230,7 +230,7 @@ class RayRuntime:
     # --- measuring
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
-        nodes = self._look_up()
+        nodes = self._nodes_by_instance()
         pods_by_instance: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
         for pod_id in pod_ids:
             entry = self.ledger.find(pod_id)
@@ -250,13 +250,13 @@ class RayRuntime:
     def _measured(self, node: NodeAt, pod_ids: list[str]) -> Measured:
         try:
             return self._agent(node).measure(pod_ids, node.instance_id)
-        except (RuntimeFailure, ValueError):  # not reachable, or an older agent without this method
+        except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
             return Measured({}, {})
 
     # --- rendezvous and wake-ups
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a random port: the node of rank 0, and which ports are free there, are not known yet."""
+        """Return a random port: the node of rank 0 and its free ports are not known yet."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST, LAST)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -268,8 +268,8 @@ class RayRuntime:
     # --- start of nodes
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the start script; empty while the pool has no head or the node has no address."""
-        nodes = self._look_up()
+        """Return the start script. It is empty while the pool has no head or the node has no address."""
+        nodes = self._nodes_by_instance()
         here = nodes.get(node.instance_id)
         head = self._head(here.pool) if here is not None else None
         if here is None or head is None:
@@ -277,10 +277,10 @@ class RayRuntime:
         return Instructions(start_script(here, head), STOP)
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return by instance why pods cannot run there yet, without the nodes that can run pods."""
+        """Return the reason why each instance cannot run pods yet, without instances that can run pods."""
         if not instance_ids:
             return {}
-        nodes = self._look_up()
+        nodes = self._nodes_by_instance()
         reasons = self._threads.map(lambda each: self._obstacle(nodes.get(each)), instance_ids)
         return {each: why for each, why in zip(instance_ids, reasons, strict=True) if why}
 
@@ -297,13 +297,13 @@ class RayRuntime:
 
     # --- nodes and records
 
-    def _look_up(self) -> dict[str, NodeAt]:
+    def _nodes_by_instance(self) -> dict[str, NodeAt]:
         self._nodes = {node.instance_id: node for node in self._directory() if node.address}
         self._looked_up = True
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record; without one, first adopt the pods of nodes not listed before."""
+        """Return the pod's record. If it is missing, first adopt pods from newly listed nodes."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:
@@ -312,7 +312,7 @@ class RayRuntime:
         return entry
 
     def _adopt(self, nodes: Iterable[NodeAt]) -> None:
-        """Record pods that run on these nodes but are missing in the ledger."""
+        """Record pods that run on these nodes but are missing from the ledger."""
         ours = set(self.ledger.ids())
         listed = list(nodes)
         for node, theirs in zip(listed, self._threads.map(self._pods_of, listed), strict=True):
@@ -342,7 +342,7 @@ class RayRuntime:
 
 
 def _devices(order: PodOrder, node: NodeAt) -> dict[str, float]:
-    """Return the Ray resources of the pod: one per device, so that Ray reserves exactly these devices."""
+    """Return the pod's Ray resources: one per device, so that Ray reserves exactly these devices."""
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in order.devices]
     return {device_resource(number): order.device_milli / 1000 for number in numbers}

@@ -1,4 +1,4 @@
-"""Shell scripts that make a machine a node of its pool's Ray cluster, and undo that."""
+"""Shell scripts that make a machine a node of its pool's Ray cluster, and undo this."""
 
 import io
 import json
@@ -100,7 +100,7 @@ echo "Ray and the agent of this node are up."
 
 
 def start_script(node: NodeAt, head: NodeAt) -> str:
-    """Return the script by which a machine starts Ray; it contains the cluster's secret."""
+    """Return the script that starts Ray on a machine. The script contains the cluster's secret."""
     settings = {
         "label": label_of(node.instance_id), "address": node.address, "head": f"{head.address}:{GCS_PORT}",
         "is_head": node.is_head, "secret": node.secret, "root": "@PLACE@/node", "devices": len(node.devices),
@@ -112,7 +112,7 @@ def start_script(node: NodeAt, head: NodeAt) -> str:
 
 @cache
 def node_code() -> bytes:
-    """Return the code that nodes run besides Ray as a tar.gz; it contains no secret."""
+    """Return the code that nodes run in addition to Ray, as a tar.gz without secrets."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for part in _PARTS:

@@ -15,7 +15,7 @@ SOON_SECONDS = 0.2
 
 
 class Watch:
-    """Background thread that starts with the first call of `fds` and ends with the process."""
+    """Background thread that starts at the first call of `fds` and ends with the process."""
 
     def __init__(self, look: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]) -> None:
         self._look, self._fetch_log = look, fetch_log
@@ -58,7 +58,7 @@ class Watch:
                 self._fetch(pod_id)
 
     def _fetch(self, pod_id: str) -> None:
-        """Copy the log before the node, and its disk, is released."""
+        """Copy the log before the node and its disk are released."""
         try:
             self._fetch_log(pod_id)
         except RuntimeFailure as failure:

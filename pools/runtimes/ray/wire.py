@@ -9,7 +9,7 @@ from typing import Any
 from pools.runtimes.base import DeviceUse, LogChunk, Measured, PodCause, PodOrder, PodReport, PodState, PodUse
 
 LOG_HEADER = "X-Berth-Log"
-HERE = "here"  # the instance id that a node uses for itself
+HERE = "here"  # instance id that a node uses for itself
 
 
 def order_out(order: PodOrder) -> dict[str, Any]:

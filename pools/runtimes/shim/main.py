@@ -34,7 +34,7 @@ def keep(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # an earlier keeper was killed: readers report that
+        return  # an earlier keeper was killed, which readers report
     if os.path.exists(f"{directory}/stop"):
         write_exit(directory, "stopped", message="stopped before it started")
         return
@@ -55,7 +55,7 @@ def keep(directory: str, order: Record, anchor: str) -> None:
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
-    """Wait until no process of the pod is left."""
+    """Wait until none of the pod's processes is left."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor):
@@ -105,7 +105,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records, for reading and writing so that it never reports its end."""
+    """Open the pipe that announces stop records. Opening it for writing too prevents end-of-file."""
     path = f"{directory}/control"
     if not os.path.exists(path):
         os.mkfifo(path, 0o600)

@@ -1,6 +1,6 @@
 """Start a pod's command once, and end it with all descendants."""
 
-# `signal` wraps these numbers in enums, and takes half as long to import as Python to start.
+# `signal` wraps these numbers in enums, and importing it takes half as long as Python takes to start.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
@@ -68,7 +68,7 @@ class Pod:
             os.chdir(what)
             what = self.command[0]
             os.execvpe(what, self.command, self.env)  # noqa: S606
-        except BaseException as error:  # whatever the error, the forked child must not continue
+        except BaseException as error:  # the forked child must not continue, whatever the error
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(failed, f"{what}: {reason}".encode("utf-8", "replace")[:1000])
         os._exit(127)
@@ -95,13 +95,13 @@ class Pod:
 
     @property
     def over(self) -> bool:
-        """Return whether the command has ended; after a stop, whether all have or time is up."""
+        """Return True if the command has ended; after a stop, if all processes have ended or time is up."""
         if self.deadline is None:
             return self.wait_status is not None
         return self.childless or time.monotonic() >= self.deadline
 
     def stop(self, cause: str, grace: float) -> None:
-        """Send SIGTERM to all processes; on a repeated call the earlier deadline applies."""
+        """Send SIGTERM to all processes. On a repeated call the earlier deadline applies."""
         deadline = time.monotonic() + max(grace, 0.0)
         if self.deadline is not None:
             self.deadline = min(self.deadline, deadline)
@@ -116,9 +116,9 @@ class Pod:
             send(pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill all processes, including ones forked meanwhile, and wait until they are gone.
+        """Kill all processes, including newly forked ones, and wait until they are gone.
 
-        A process in an uninterruptible state still holds its devices.
+        A process in an uninterruptible state still occupies its devices.
         """
         pause = 0.001
         self.reap()

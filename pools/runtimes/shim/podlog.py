@@ -14,7 +14,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Return the begin and the end of the hole in this log; (0, 0) if there is none."""
+    """Return the begin and end of the hole in this log; (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 
@@ -32,13 +32,13 @@ class PodLog:
         if self.limit <= 0 or size - (self.gap_end - self.head) <= self.limit:
             return
         self.gap_end = size - self.limit // 2
-        # The hole is recorded before it is punched, so that readers never see it unannounced.
+        # The hole is recorded before it is punched, so that readers never see an unrecorded hole.
         record = [("start", str(self.head)), ("end", str(self.gap_end))]
         write_record(f"{self.path}.gap", record, durable=False)
         self._punch()
 
     def _punch(self) -> None:
-        """Punch the hole; on file systems without support for holes the log keeps growing."""
+        """Punch the hole. On file systems without support for holes, the log keeps growing."""
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

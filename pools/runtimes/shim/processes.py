@@ -11,7 +11,7 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return /proc/PID/stat from the third field (state) on; the second may contain spaces."""
+    """Return /proc/PID/stat from the third field (state), because the second may contain spaces."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the start time in ticks since boot, which identifies a process with its id."""
+    """Return the start time in ticks since boot. With its id, it identifies a process uniquely."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 

@@ -1,7 +1,7 @@
 """Small crash-safe records on disk.
 
-A record is `key=value` pairs joined by NUL, which no argument, path or variable can contain. JSON is avoided
-because its import takes the shim as long as Python takes to start.
+A record is `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. JSON is
+avoided because importing it takes the shim as long as Python takes to start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_record(path: str) -> dict[str, str] | None:
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """Write the record atomically; if durable, it is on disk when this returns."""
+    """Write the record atomically. If `durable`, it is on disk when this returns."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

@@ -5,8 +5,8 @@ import os
 
 
 def poke(directory: str) -> None:
-    """Wake every listener; delete sockets without one, and skip full ones."""
-    import _socket  # `socket` takes as long to import as Python to start
+    """Wake every listener; delete sockets without a listener and skip full sockets."""
+    import _socket  # importing `socket` takes as long as starting Python
 
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -16,7 +16,7 @@ def poke(directory: str) -> None:
     try:
         for name in os.listdir(directory):
             try:
-                # By descriptor: a socket's path is limited to 107 bytes.
+                # By descriptor: socket paths are limited to 107 bytes.
                 sock.sendto(b".", f"/proc/self/fd/{fd}/{name}")
             except OSError as error:
                 if error.errno == errno.ECONNREFUSED:

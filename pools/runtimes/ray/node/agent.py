@@ -25,7 +25,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """`obstacle()` returns why Ray cannot run pods on this node yet, or an empty string."""
+        """`obstacle()` returns the reason why Ray cannot run pods on this node yet, or an empty string."""
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
@@ -33,7 +33,7 @@ class Agent(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Every request is a POST with a JSON body to the name of a method; logs are returned as bytes."""
+    """Every request is a POST with a JSON body to a method's name. Logs are returned as bytes."""
 
     server: Agent
     protocol_version = "HTTP/1.1"

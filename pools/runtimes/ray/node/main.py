@@ -1,4 +1,4 @@
-"""Run Ray and the agent until either of them ends.
+"""Run Ray and the agent until either ends.
 
 python -m pools.runtimes.ray.node.main SETTINGS
 """
@@ -40,7 +40,8 @@ def main(path: str) -> int:
     try:
         _wait_for_end(process, stopping)
     finally:
-        agent.closing = True  # pods that end from now on must not be reported: this shutdown ends them
+        # pods that end from now on must not be reported, because this shutdown ends them
+        agent.closing = True
         agent.shutdown()
         agent.server_close()
         _end_pods(pods)

@@ -1,4 +1,4 @@
-"""Pods of a Ray node, which differ from local pods in that Ray starts them."""
+"""Pods on a Ray node. Unlike local pods, they are started by Ray."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pools.runtimes.pod_dir import PodDir
 
 
 class NodePods(LocalRuntime):
-    """Pods of one node, with optional paths of shared `workspaces` and of `environments`."""
+    """Pods on one node, with optional paths of shared `workspaces` and `environments`."""
 
     def __init__(self, root: Path, anchor: str, workspaces: str = "", environments: str = "") -> None:
         super().__init__(root, anchor, environments=Path(environments) if environments else None)
@@ -21,7 +21,7 @@ class NodePods(LocalRuntime):
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def entrypoint(self, order: PodOrder) -> str:
-        """Record the order; return the command of the pod's job, empty if the pod must not start."""
+        """Record the order; return the command for the pod's job, empty if the pod must not start."""
         self.start(order)
         pod = self._dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):

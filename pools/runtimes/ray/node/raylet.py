@@ -17,17 +17,18 @@ from pools.runtimes.ray.node.settings import NodeSettings
 from pools.runtimes.shim.processes import descendants, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-STARTED = "Ray runtime started"  # in the output of `ray start`
+STARTED = "Ray runtime started"  # appears in the output of `ray start`
 GRACE_SECONDS = 8.0
-# The head detects a dead node after about 5 s and one that hangs after 30 s, instead of Ray's 15 s and 60 s.
-# With much shorter timeouts a machine that is merely busy would lose all its pods.
+# The head detects a dead node after about 5 s and a hanging node after 30 s, instead of Ray's 15 s and 60 s.
+# With much shorter timeouts, a machine that is merely busy would lose all its pods.
 _HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "5000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_raylet_start_wait_time_s": "120",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node without its head ends; Ray waits 60 s
+    # a node ends after 20 s without its head; Ray's default is 60 s
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
 # Unauthenticated listeners on all addresses are disabled. Two of them have no switch, but an invalid port
@@ -57,7 +58,7 @@ def start(node: NodeSettings) -> subprocess.Popen[bytes]:
 
 
 def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
-    """Return why Ray cannot run pods on this node yet, or an empty string.
+    """Return the reason why Ray cannot run pods on this node yet, or an empty string.
 
     `ray start` reports that the runtime started once the raylet has registered with the head.
     """
@@ -85,7 +86,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return the few inherited variables that Ray needs, and its settings; pods get their own environment."""
+    """Return Ray's settings and the few inherited variables that Ray needs; pods get their own."""
     passed_on = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in passed_on if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {
@@ -98,7 +99,7 @@ def _environment(token: Path) -> dict[str, str]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End Ray with all its processes; the agent has ended the pods before."""
+    """End Ray with all its processes. The agent has already ended the pods."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
