@@ -19,12 +19,12 @@ from projects.models import ApiToken, Department, Membership, Pod, Project, Quot
 
 class Action(StrEnum):
     VIEW = "view"
-    SUBMIT = "submit"  # on a project
+    SUBMIT = "submit"  # action on a project
     OPERATE = "operate"  # cancel, suspend, resume, delete a workload
-    EDIT = "edit"  # a department, project, pool, node
-    SET_QUOTA = "set_quota"  # on the owner: a department or a project
-    GRANT = "grant"  # members of a department or project
-    ADMINISTER = "administer"  # the platform: departments, pools, people
+    EDIT = "edit"  # edit a department, project, pool or node
+    SET_QUOTA = "set_quota"  # set a quota of a department or project
+    GRANT = "grant"  # change members of a department or project
+    ADMINISTER = "administer"  # administer the platform: departments, pools and users
     VIEW_CAPACITY = "view_capacity"  # node pools and nodes, with total and free capacity
 
 
@@ -91,7 +91,7 @@ def visible_projects(acting: Acting) -> QuerySet[Project]:
 
 
 def whole_departments(acting: Acting) -> QuerySet[Department]:
-    """Return the departments that the user sees as a whole, not only some of their projects."""
+    """Return the departments that the user sees in full, not only some of their projects."""
     if is_platform_admin(acting):
         return Department.objects.all()
     return Department.objects.filter(
@@ -131,27 +131,27 @@ def may(acting: Acting, action: Action, obj: Any = None) -> bool:
         return True
     if acting.user is None or not acting.user.is_active:
         return False
-    return _allowed(acting, action, obj)
+    return _is_allowed(acting, action, obj)
 
 
 def require(acting: Acting, action: Action, obj: Any = None) -> None:
-    """Raise NotFound if the object is not visible, Forbidden if only the action is not allowed."""
-    if obj is not None and not _sees(acting, obj):
+    """Raise NotFound if the object is not visible, or Forbidden if only the action is not allowed."""
+    if obj is not None and not _can_see(acting, obj):
         raise NotFound(f"There is no {_kind(obj)} of that name or id.")
     if not may(acting, action, obj):
         missing = SCOPE_NEEDED[action]
         if missing not in acting.scopes:
             raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
-        raise Forbidden(f"Your role does not allow you to {_described(action)}.")
+        raise Forbidden(f"Your role does not allow you to {_describe(action)}.")
 
 
 def _active(acting: Acting) -> User | None:
     return acting.user if acting.user is not None and acting.user.is_active else None
 
 
-def _allowed(acting: Acting, action: Action, obj: Any) -> bool:
+def _is_allowed(acting: Acting, action: Action, obj: Any) -> bool:
     if action is Action.VIEW:
-        return obj is None or _sees(acting, obj)
+        return obj is None or _can_see(acting, obj)
     if action is Action.VIEW_CAPACITY:
         return has_role(acting)
     if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
@@ -159,7 +159,7 @@ def _allowed(acting: Acting, action: Action, obj: Any) -> bool:
     if isinstance(obj, ApiToken):
         return obj.user_id == (acting.user.pk if acting.user else None)
     if isinstance(obj, Workload):
-        return _operates(acting, obj)
+        return _may_operate(acting, obj)
     if isinstance(obj, Quota):
         obj = obj.owner
     if isinstance(obj, Membership):
@@ -167,11 +167,11 @@ def _allowed(acting: Acting, action: Action, obj: Any) -> bool:
     if isinstance(obj, Department):
         return action is not Action.SUBMIT and _administers_department(acting, obj.pk)
     if isinstance(obj, Project):
-        return _allowed_on_project(acting, action, obj)
+        return _is_allowed_on_project(acting, action, obj)
     return False
 
 
-def _allowed_on_project(acting: Acting, action: Action, project: Project) -> bool:
+def _is_allowed_on_project(acting: Acting, action: Action, project: Project) -> bool:
     if _administers_department(acting, project.department_id):
         return True
     roles = _roles_in(acting, project)
@@ -180,8 +180,8 @@ def _allowed_on_project(acting: Acting, action: Action, project: Project) -> boo
     return action in (Action.GRANT, Action.OPERATE) and Role.PROJECT_ADMIN in roles
 
 
-def _operates(acting: Acting, workload: Workload) -> bool:
-    if _allowed_on_project(acting, Action.OPERATE, workload.project):
+def _may_operate(acting: Acting, workload: Workload) -> bool:
+    if _is_allowed_on_project(acting, Action.OPERATE, workload.project):
         return True
     is_owner = acting.user is not None and workload.submitted_by_id == acting.user.pk
     return is_owner and Role.MEMBER in _roles_in(acting, workload.project)
@@ -199,7 +199,7 @@ def _administers_department(acting: Acting, department_id: int) -> bool:
     ).exists()
 
 
-def _sees(acting: Acting, obj: Any) -> bool:
+def _can_see(acting: Acting, obj: Any) -> bool:
     if acting.is_system or is_platform_admin(acting):
         return True
     if isinstance(obj, Department):
@@ -211,15 +211,15 @@ def _sees(acting: Acting, obj: Any) -> bool:
     if isinstance(obj, Pod):
         return visible_projects(acting).filter(pk=obj.workload.project_id).exists()
     if isinstance(obj, Quota | Membership):
-        return _sees_owned(acting, obj)
+        return _can_see_owned(acting, obj)
     if isinstance(obj, ApiToken):
         return acting.user is not None and obj.user_id == acting.user.pk
     return isinstance(obj, NodePool | Node) and has_role(acting)
 
 
-def _sees_owned(acting: Acting, obj: Quota | Membership) -> bool:
+def _can_see_owned(acting: Acting, obj: Quota | Membership) -> bool:
     if obj.project is not None:
-        return _sees(acting, obj.project)
+        return _can_see(acting, obj.project)
     return obj.department is not None and whole_departments(acting).filter(pk=obj.department.pk).exists()
 
 
@@ -227,7 +227,7 @@ def _kind(obj: Model) -> str:
     return str(obj._meta.verbose_name)
 
 
-def _described(action: Action) -> str:
+def _describe(action: Action) -> str:
     return {
         Action.VIEW: "see this",
         Action.SUBMIT: "submit workloads here",

@@ -13,16 +13,17 @@ ALL_SCOPES = frozenset(SCOPES)
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """`user` is None for parts of Berth, which may do everything; `name` is recorded in the history."""
+    """An actor. `user` is None for parts of Berth, which may do everything; the history records `name`."""
 
     user: "User | None"
     name: str
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
     until: datetime | None = None  # expiry of the token in use; None without a token or an expiry
-    token_id: int | None = None  # of the token in use; None for a session
-    session_key: str = ""  # of the browser session in use
-    role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # per request
+    token_id: int | None = None  # id of the token in use; None for a session
+    session_key: str = ""  # key of the browser session in use
+    # cache for one request
+    role_cache: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def person(
@@ -45,7 +46,7 @@ class Acting:
         return self.user is None
 
     def require(self, action: str, obj: Any = None) -> None:
-        """Raise NotFound where the object is not visible, Forbidden where the action is not allowed."""
+        """Raise NotFound if the object is not visible, or Forbidden if the action is not allowed."""
         from projects.access import Action, require
 
         require(self, Action(action), obj)

@@ -1,7 +1,8 @@
-"""The demo organisation: two departments, four projects, people of each role, one pool.
+"""The demo organisation: two departments, four projects, users of each role, one pool.
 
-Research holds 4 GPUs of quota and product 4; the pool `local` grows from nothing to four nodes of two GPUs.
-Vision's weight lets it borrow most of what the others leave idle; ads can take its own four back.
+Research has a quota of 4 GPUs and product a quota of 4. The pool `local` scales from zero to four nodes with
+two GPUs each. Vision's weight lets it borrow most of the idle quota of the other projects; ads can reclaim
+its own four GPUs.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ PROJECTS: Mapping[str, Mapping[str, Any]] = {
     "search": {"department": "product", "title": "Search", "quota": {"gpu": 0, "weight": 1}},
 }
 
-# Role and scope of each user. Departments and projects that are not listed have no members.
+# Role and scope of each user. Unlisted departments and projects have no members.
 PEOPLE: Mapping[str, tuple[str, str]] = {
     "bob": ("department_admin", "research"),
     "carol": ("project_admin", "vision"),

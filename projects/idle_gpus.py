@@ -9,12 +9,12 @@ from django.db.models import Count, Max, Q
 
 from projects.models import Pod, PodState
 
-FRESH = timedelta(minutes=2)  # older measurements do not count
+FRESH = timedelta(minutes=2)  # older measurements are ignored
 RUNS = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return since when all GPUs of each workload have been idle, if for longer than the warning threshold.
+    """Return the times since which each workload's GPUs have all been idle, if beyond the warning threshold.
 
     Unmeasured GPUs do not count as idle.
     """

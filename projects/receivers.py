@@ -17,7 +17,7 @@ from projects.services.workloads.ports import end_visits
 def authorize_and_audit_pool_change(
     sender: Any, *, acting: Acting, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
 ) -> None:
-    """Run in the transaction of the change: a refusal rolls it back."""
+    """Authorize and audit a change in its own transaction, which a refusal rolls back."""
     require(acting, Action.ADMINISTER)
     if not acting.is_system:
         audit.write_down(acting, action, obj, before=before, after=after)

@@ -1,4 +1,4 @@
-"""Tenant-scoped queries: everything that a user may see."""
+"""Tenant-scoped queries for everything that a user may see."""
 
 from uuid import UUID
 
@@ -42,7 +42,7 @@ def projects(acting: Acting) -> QuerySet[Project]:
 
 
 def quotas(acting: Acting) -> QuerySet[Quota]:
-    """Return the quotas of visible projects, and of departments that the user sees as a whole."""
+    """Return the quotas of visible projects, and of departments that the user sees in full."""
     rows = Quota.objects.select_related("department", "project__department", "pool")
     if is_platform_admin(acting):
         return rows
@@ -50,7 +50,7 @@ def quotas(acting: Acting) -> QuerySet[Quota]:
 
 
 def budgets(acting: Acting) -> QuerySet[Budget]:
-    """Return the budgets of visible projects, and of departments that the user sees as a whole."""
+    """Return the budgets of visible projects, and of departments that the user sees in full."""
     rows = Budget.objects.select_related("department", "project__department")
     if is_platform_admin(acting):
         return rows
@@ -90,7 +90,7 @@ def events(acting: Acting) -> QuerySet[Event]:
 
 
 def audit(acting: Acting) -> QuerySet[Audit]:
-    """Return changes in visible projects and whole departments; platform changes only for platform admins."""
+    """Return changes in visible projects and departments. Platform changes are only for platform admins."""
     rows = Audit.objects.order_by("-id")
     if is_platform_admin(acting):
         return rows
@@ -116,7 +116,7 @@ def find_quota_change(acting: Acting, change_id: int) -> QuotaChange:
 
 
 class Scope:
-    """Ids of the projects and whole departments that a user may see, queried once for many rows."""
+    """Ids of the projects and departments that a user may see, queried once for many rows."""
 
     def __init__(self, acting: Acting) -> None:
         self._all = is_platform_admin(acting)
@@ -126,14 +126,14 @@ class Scope:
             self._departments = set(whole_departments(acting).values_list("pk", flat=True))
 
     def holds(self, project_id: int | None, department_id: int | None) -> bool:
-        """Return whether an object of this project, or of this department without a project, is visible."""
+        """Return True if objects of this project, or of this department without a project, are visible."""
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments
 
 
 def subscriptions(acting: Acting) -> QuerySet[Subscription]:
-    """Return the user's own subscriptions, and those of scopes that the user administers."""
+    """Return the user's own subscriptions and those of scopes that the user administers."""
     rows = Subscription.objects.select_related("user", "project", "department").order_by("pk")
     own = Q(user=acting.user) if acting.user else Q(pk=None)
     if is_platform_admin(acting):
@@ -151,7 +151,7 @@ def templates(acting: Acting) -> QuerySet[Template]:
 
 
 def tokens(acting: Acting) -> QuerySet[ApiToken]:
-    """Return the tokens of the acting user; tokens of others are never visible."""
+    """Return the acting user's tokens. Other users' tokens are never visible."""
     return ApiToken.objects.filter(user=acting.user) if acting.user else ApiToken.objects.none()
 
 
@@ -167,7 +167,7 @@ def users(acting: Acting) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly this name: admins who grant a role cannot search all users."""
+    """Return the user with exactly this name. Admins who grant a role cannot search all users."""
     return User.objects.filter(username=username).first()
 
 

@@ -1,4 +1,4 @@
-"""Queries of inference services that a user may see."""
+"""Queries for inference services that a user may see."""
 
 from typing import NoReturn
 from uuid import UUID
@@ -16,7 +16,7 @@ LEAVING = ("DRAINING", "REMOVING")
 
 
 def services(acting: Acting) -> QuerySet[Service]:
-    """Return visible services with their numbers of engines and of active engines."""
+    """Return visible services with their numbers of engines and active engines."""
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
     if not is_platform_admin(acting):
         rows = rows.filter(workload__project__in=visible_projects(acting))
@@ -32,7 +32,7 @@ def find_service(acting: Acting, reference: str) -> Service:
     """Return a service by its workload's id, `project.name`, or a name that only one live service has."""
     rows = services(acting)
     try:
-        return rows.filter(workload_id=UUID(reference)).first() or _none(reference)
+        return rows.filter(workload_id=UUID(reference)).first() or _raise_unknown(reference)
     except ValueError:
         project, dot, name = reference.rpartition(".")
     rows = rows.filter(workload__name=name)
@@ -42,7 +42,7 @@ def find_service(acting: Acting, reference: str) -> Service:
     if len(living) > 1:
         raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the id.")
     service = living[0] if living else rows.order_by("-created_at", "-pk").first()
-    return service or _none(reference)
+    return service or _raise_unknown(reference)
 
 
 def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
@@ -52,7 +52,7 @@ def requests_of(service: Service, direction: str) -> QuerySet[ScaleRequest]:
 
 
 def find_request(service: Service, direction: str, request_id: str) -> ScaleRequest:
-    """Return a scale request. Raises NotFound, also for a malformed id."""
+    """Return a scale request. Raises NotFound, including for a malformed id."""
     try:
         request = requests_of(service, direction).filter(pk=UUID(request_id)).first()
     except ValueError:
@@ -62,5 +62,5 @@ def find_request(service: Service, direction: str, request_id: str) -> ScaleRequ
     return request
 
 
-def _none(reference: str) -> NoReturn:
+def _raise_unknown(reference: str) -> NoReturn:
     raise NotFound(f"There is no service named {shown(reference)}.")

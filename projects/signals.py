@@ -1,6 +1,6 @@
 """Signals about changes, sent after the commit.
 
-Every signal carries ids only: receivers read the rows with the permissions of their user.
+Every signal carries only ids. Receivers read the rows with the permissions of their user.
 """
 
 from django.dispatch import Signal

@@ -19,7 +19,7 @@ PARTS = {
 def worker_program() -> bytes:
     """Return a zip archive with the worker program, without secrets.
 
-    Python imports from the archive, so a worker always has the version of its server.
+    Python imports from the archive, so a worker always has the same version as its server.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

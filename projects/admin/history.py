@@ -92,7 +92,7 @@ class BudgetAdmin(ReadOnly):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
-    """Deliveries; the address of a webhook is a secret and not shown in full."""
+    """Admin of deliveries. A webhook address is a secret and not shown in full."""
 
     list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
     exclude = ("to",)

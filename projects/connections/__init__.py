@@ -1,1 +1,1 @@
-"""Open connections of users: sockets and streams end soon after the permission to read them."""
+"""Open connections of users. Sockets and streams end soon after the user loses permission to read them."""

@@ -19,7 +19,7 @@ from projects.visits.headers import Headers, cookie_in
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One of three: a browser session, an API token, or a visit to a port (the digest of its cookie)."""
+    """One of a browser session, an API token, or a visit to a port, given by its cookie's digest."""
 
     session_key: str = ""
     token_id: int | None = None
@@ -27,12 +27,12 @@ class Credential:
 
 
 def session_key(headers: Headers) -> str:
-    """Return the session key in the cookies of a request, or an empty string."""
+    """Return the session key from a request's cookies, or an empty string."""
     return cookie_in(headers, settings.SESSION_COOKIE_NAME)
 
 
 def user_behind(credential: Credential) -> User | None:
-    """Return the active user of a session or token, read from the database, or None."""
+    """Return the active user of a session or token from the database, or None."""
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
         return token.user if token is not None and is_usable(token) else None
@@ -40,14 +40,14 @@ def user_behind(credential: Credential) -> User | None:
 
 
 def roles_of(user: User) -> frozenset[tuple[Any, ...]]:
-    """Return the roles of a user; connections end when one of them is revoked."""
+    """Return a user's roles. Connections end when one of the roles is revoked."""
     roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
     return frozenset({*roles, *superuser})
 
 
 def states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return a value per credential that changes once it has ended or the user's rights have changed.
+    """Return a value per credential that changes when the credential ends or its user's rights change.
 
     Needs at most seven queries, regardless of the number of credentials.
     """
@@ -57,7 +57,7 @@ def states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
     return {each: (owner, rights.get(owner[0])) if (owner := owners.get(each)) else None for each in unique}
 
 
-Owners = dict[Credential, tuple[int, object]]  # the user's id, and what else must not change
+Owners = dict[Credential, tuple[int, object]]  # the user's id, and values that must not change
 
 
 def _sessions(credentials: frozenset[Credential]) -> Owners:
@@ -82,7 +82,7 @@ def _tokens(credentials: frozenset[Credential]) -> Owners:
 
 
 def _visits(credentials: frozenset[Credential]) -> Owners:
-    """Return live visits; a visit ends with the session or token that requested it."""
+    """Return live visits. A visit ends with the session or token that requested it."""
     digests = [each.visit for each in credentials if each.visit]
     if not digests:
         return {}
@@ -111,7 +111,7 @@ def _rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the user of a session without the caching and the writes of Django's `get_user`."""
+    """Return the user of a session, without the caching and writes of Django's `get_user`."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

@@ -1,4 +1,4 @@
-"""WebSockets of signed-in users; they close soon after the session or the permission ends."""
+"""WebSockets of signed-in users. They close soon after the session or the permission ends."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,14 @@ SIGNED_OUT = 4401
 TOO_MANY = 4429
 ABNORMAL = 1006
 INTERNAL_ERROR, TRY_AGAIN = 1011, 1013
-RECHECK_SECONDS = 60.0  # for permissions that depend on more than roles
+RECHECK_SECONDS = 60.0  # interval for permissions that depend on more than roles
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """Subclasses check the permission in `permit` and send messages in `tell` until it returns.
 
-    A refusal closes an accepted socket, because browsers show close codes only of those.
+    A refused socket is accepted first and then closed, because browsers show close codes only for accepted
+    sockets.
     """
 
     async def permit(self, acting: Acting) -> int:
@@ -35,7 +36,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         raise NotImplementedError
 
     async def prepare(self) -> None:
-        """Called once, before the socket is accepted."""
+        """Prepare the socket. Called once, before the socket is accepted."""
 
     async def send_messages(self) -> None:
         raise NotImplementedError
@@ -47,7 +48,8 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         try:
             await self._open()
         except BaseException:  # for example, the browser has already disconnected
-            await self.disconnect(ABNORMAL)  # Channels does not call it for a socket that fails to open
+            # Channels does not call `disconnect` for a socket that fails to open
+            await self.disconnect(ABNORMAL)
             raise
 
     async def _open(self) -> None:
@@ -100,7 +102,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             try:
                 code = await self.check()
             except (OperationalError, InterfaceError):
-                code = TRY_AGAIN  # the page connects again and is checked then
+                code = TRY_AGAIN  # the page reconnects and is then checked
             except Exception:
                 log.exception("could not check the permissions of a socket")
                 code = INTERNAL_ERROR

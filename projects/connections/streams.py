@@ -1,4 +1,4 @@
-"""End streamed HTTP responses soon after the permission to read them ends."""
+"""End streamed HTTP responses soon after the user loses permission to read them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -43,7 +43,7 @@ class WatchedStreams:
 
 
 def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
-    """Return the credential and user of a request, or None twice for machines and anonymous requests."""
+    """Return a request's credential and user, or None for both without a signed-in user."""
     acting = getattr(request, "auth", None)  # set by the REST framework
     if isinstance(acting, Acting) and acting.token_id is not None:
         return Credential(token_id=acting.token_id), acting.user
@@ -62,9 +62,9 @@ async def watched(
     The stream is then cancelled, so that the client sees a broken connection instead of a complete response.
     """
     opened = WATCH.open(credential, user)
-    ended = asyncio.create_task(_ended(opened, roles))
+    ended = asyncio.create_task(_wait_for_end(opened, roles))
     try:
-        async with aclosing(_iterated(parts)) as rest:
+        async with aclosing(_iterate(parts)) as rest:
             while True:
                 step = asyncio.create_task(_next(rest))
                 try:
@@ -87,7 +87,7 @@ async def watched(
             await ended
 
 
-async def _iterated(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _iterate(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     async for part in parts:
         yield part
 
@@ -96,7 +96,7 @@ async def _next(rest: AsyncIterator[bytes]) -> bytes | object:
     return await anext(rest, END)
 
 
-async def _ended(opened: Connection, roles: Roles) -> None:
+async def _wait_for_end(opened: Connection, roles: Roles) -> None:
     while True:
         await opened.changed(RECHECK_SECONDS)
         if not await sync_to_async(_is_allowed, thread_sensitive=False)(opened.credential, roles):

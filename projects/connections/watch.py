@@ -2,7 +2,7 @@
 
 One thread queries the database twice a second while connections are open. It detects sessions and tokens that
 have ended, deactivated accounts, changed passwords and changed roles, however they were changed. A connection
-whose state differs is signalled, and then checks itself whether it may go on.
+whose state has changed is signalled and then checks its own permission.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from projects.connections.credentials import Credential, states
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # after the last connection has closed
+LINGER_SECONDS = 5.0  # time after the last connection has closed
 NOT_SEEN = object()
 
 
 class Connection:
-    """One open socket or stream, in the loop that serves it."""
+    """One open socket or stream, in the event loop that serves it."""
 
     def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential
@@ -33,10 +33,10 @@ class Connection:
         self._signalled = asyncio.Event()
 
     def signal(self) -> None:
-        """Callable from any thread."""
+        """Signal the connection. Any thread may call this."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
-        except RuntimeError:  # the loop has ended, and the connection with it
+        except RuntimeError:  # the loop has ended, and so has the connection
             return
 
     async def changed(self, seconds: float | None = None) -> None:
@@ -60,7 +60,7 @@ class Watch:
         self._needed_at = 0.0
 
     def open(self, credential: Credential, user: int | None = None) -> Connection:
-        """Watch a connection until `close`. It is signalled once by its first check."""
+        """Watch a connection until `close`. The first check always signals the connection."""
         opened = Connection(credential, user)
         with self._lock:
             self._open.add(opened)
@@ -83,7 +83,7 @@ class Watch:
                     del self._per_user[opened.user]
 
     def count(self, user: int) -> int:
-        """Return the number of open connections of a user in this process."""
+        """Return the number of a user's open connections in this process."""
         with self._lock:
             return self._per_user[user]
 
@@ -114,10 +114,11 @@ class Watch:
             return
         try:
             now = states(each.credential for each in opened)
-        except (OperationalError, InterfaceError) as error:  # nothing can be revoked meanwhile either
+        # while the database is down, nothing can be revoked either
+        except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return
-        except Exception:  # keep the thread: without it, only the slower check of each connection remains
+        except Exception:  # keep the thread: without it, only each connection's own slower check remains
             log.exception("could not check open connections")
             return
         finally:

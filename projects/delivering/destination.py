@@ -1,7 +1,7 @@
 """Resolve webhook addresses and refuse internal ones.
 
-Users choose webhook addresses, so they must not make the server send requests to itself, to its network or to
-cloud metadata. A name is resolved once, and exactly the checked address is called.
+Users choose webhook addresses, so an address must not make the server send requests to itself, to its network
+or to cloud metadata. A name is resolved once, and only the checked address is called.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ NEVER = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
-# Networks whose last 32 bits are an IPv4 address that a gateway or the system translates to.
+# Networks whose last 32 bits are an IPv4 address to which a gateway or the system translates.
 CARRIERS = tuple(ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96"))
 
 
@@ -39,7 +39,7 @@ class Destination:
 def destination(url: str, allowed: Collection[str]) -> Destination:
     """Resolve and check a URL; `allowed` are private networks that may be called.
 
-    Raises Refused for a forbidden address, OSError if the name does not resolve.
+    Raises Refused for a forbidden address, or OSError if the name does not resolve.
     """
     parts = urlsplit(url)
     secure = parts.scheme == "https"
@@ -58,9 +58,10 @@ def destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why a URL must not be called, as far as that is known without a DNS lookup, or None.
+    """Return the reason why a URL must not be called, as far as known without a DNS lookup, or None.
 
-    Literal addresses and names of this machine are checked. Other names are resolved when they are called.
+    Literal addresses and names of this machine are checked here. Other names are resolved when they are
+    called.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -86,7 +87,7 @@ def _is_number(host: str) -> bool:
 def refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return why this address must not be called, or None."""
+    """Return the reason why this address must not be called, or None."""
     reached = embedded_ipv4(address)
     if any(reached in network for network in NEVER):
         return "which is never allowed"

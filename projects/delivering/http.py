@@ -14,7 +14,7 @@ MAX_ANSWER = 200
 
 
 class DeliveryError(Exception):
-    """The message was not delivered; `permanent` if another attempt cannot succeed."""
+    """The message was not delivered. `permanent` is True if another attempt cannot succeed."""
 
     def __init__(self, text: str, *, permanent: bool = False) -> None:
         super().__init__(text)
@@ -38,7 +38,7 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def readable(answer: bytes) -> str:
-    """Return the answer as one printable line, because PostgreSQL rejects NUL and logs need no escapes."""
+    """Return the response as one printable line: PostgreSQL rejects NUL, and logs need no escapes."""
     text = answer.decode(errors="replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
@@ -47,7 +47,8 @@ def readable(answer: bytes) -> str:
 def connected(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
     """Yield a connection to the checked address that sends the host name in its requests.
 
-    It is shut down after `seconds` in total: a socket's own timeout starts again with every byte received.
+    The connection is shut down after `seconds` in total, because a socket's own timeout restarts with every
+    byte received.
     """
     kind = http.client.HTTPSConnection if to.secure else http.client.HTTPConnection
     connection = kind(to.host, to.port, timeout=seconds)
@@ -69,7 +70,7 @@ def _with_tls(plain: socket.socket, to: Destination) -> socket.socket:
 
 @contextmanager
 def _deadline(plain: socket.socket, seconds: float) -> Iterator[None]:
-    duplicate = plain.dup()  # TLS takes over the handle of the socket
+    duplicate = plain.dup()  # TLS takes over the socket's handle
     timer = threading.Timer(seconds, _hang_up, [duplicate])
     timer.daemon = True
     timer.start()

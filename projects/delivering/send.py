@@ -14,7 +14,7 @@ from projects.models import Delivery
 
 
 def send(delivery: Delivery, now: datetime) -> None:
-    """Send a delivery. Raises DeliveryError, which says whether a retry makes sense."""
+    """Send a delivery. Raises DeliveryError, which tells whether a retry makes sense."""
     try:
         if delivery.channel == Channel.MAIL:
             _mail(delivery)
@@ -24,7 +24,7 @@ def send(delivery: Delivery, now: datetime) -> None:
         raise DeliveryError(str(refused), permanent=True) from None
     except (OSError, smtplib.SMTPException) as error:
         raise DeliveryError(f"{type(error).__name__}: {error}") from None
-    except ValueError as error:  # an invalid mail address
+    except ValueError as error:  # an invalid email address
         raise DeliveryError(f"{type(error).__name__}: {error}", permanent=True) from None
 
 

@@ -29,7 +29,7 @@ METRICS_RETENTION = timedelta(hours=24)
 
 
 def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
-    """Scrape and evaluate as often as the settings say. Return True if a scale request was made."""
+    """Scrape and evaluate as often as the settings require. Return True if a scale request was made."""
     if view.has_ended:
         return False
     row = Autoscaler.objects.get(service=view.service)
@@ -46,7 +46,7 @@ def window_of(row: Autoscaler) -> Window:
 
 
 def clock_of(service: Service, now: datetime) -> Clock:
-    """Return the times for the decision; requests of users start a cooldown as well."""
+    """Return the times for the decision. Users' requests start a cooldown as well."""
     last = last_scaling(service)
     if last is None:
         return Clock(now.timestamp())
@@ -62,7 +62,7 @@ def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return True once `every` seconds have passed, or the clock was set back."""
+    """Return True once `every` seconds have passed, or if the clock was set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 
@@ -120,7 +120,7 @@ def _evaluate(
 
 
 def _submit(service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime) -> bool:
-    """Store the request and the autoscaler's record of it, in the transaction of the caller."""
+    """Store the request and the autoscaler's record of it in the caller's transaction."""
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is Action.OUT:

@@ -25,7 +25,7 @@ NAME_MAX = 63
 
 
 def create_engines(request: ScaleRequest, now: datetime) -> None:
-    """Create engine rows and submit their workloads, under the caller's lock of the service."""
+    """Create engine rows and submit their workloads. The caller must hold the lock on the service."""
     service = request.service
     if request.mode == "external":
         for url in request.engine_urls:
@@ -46,7 +46,7 @@ def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
 
 
 def document_of(service: Service, number: int) -> dict[str, Any]:
-    """Return the service's document reduced to one replica of the engine role."""
+    """Return the service's document, reduced to one replica of the engine role."""
     base = service.workload
     settings = settings_of(base)
     role = next(role for role in _roles(base.spec) if role.get("name", "worker") == service.role)
@@ -81,7 +81,7 @@ def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEn
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the engine's workload. If that is rejected, the engine fails, not the pass."""
+    """Submit the engine's workload. If the workload is rejected, the engine fails, but not the pass."""
     base = engine.service.workload
     try:
         with transaction.atomic():

@@ -15,12 +15,12 @@ from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services.inference.moves import enter, note, shift
 
-UNHEALTHY_AFTER = 3  # checks in a row
+UNHEALTHY_AFTER = 3  # consecutive failed checks
 ROUTER_TIMEOUT = timedelta(hours=1)
 
 
 def settle(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
-    """Change states in the caller's transaction, with the service locked and `view` read afterwards.
+    """Change states in the caller's transaction; `view` must be read after locking the service.
 
     Return True if a state changed.
     """
@@ -39,7 +39,7 @@ def settle(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now:
 
 
 def _is_finished(view: View, now: datetime) -> bool:
-    """Return True once all engines ended long enough ago to give up on an unreachable router."""
+    """Return True once all engines ended so long ago that an unreachable router can be given up on."""
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
@@ -76,7 +76,7 @@ def facts_of(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return True if removal must not wait for the router; its entry is removed once it is reachable."""
+    """Return True if removal must not wait for the router, which drops the engine once it is reachable."""
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
 
@@ -118,7 +118,7 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
 
 
 def _leave(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
-    """Start the removal of an engine and keep its cause for the scale request."""
+    """Start the removal of an engine and store its cause for the scale request."""
     reason = message or engine.message
     moved = shift(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False
@@ -191,7 +191,7 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
 
 
 def _release(engine: InferenceEngine, now: datetime) -> bool:
-    """Drain an engine that serves; remove any other at once. Return True if its state changed."""
+    """Drain a serving engine; remove any other engine at once. Return True if its state changed."""
     if engine.is_routed:
         return shift(engine, "DRAINING", now=now, message="Rolled back.")
     return _leave(engine, "REMOVED", "", engine.message or "Rolled back.", now)

@@ -13,9 +13,12 @@ Fence = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`engines` takes the kind and whether the engine is managed by Berth, since addresses named by users are
-    restricted. `router` returns None for a service without one. `fence` opens a transaction that holds the
-    leadership."""
+    """Dependencies of a service pass.
+
+    `engines` takes the kind and whether Berth manages the engine, because addresses given by users are
+    restricted. `router` returns None for a service without a router. `fence` opens a transaction that holds
+    the leadership.
+    """
 
     engines: Callable[[str, bool], EngineAdapter]
     router: Callable[[Service, ServiceSpec], RouterClient | None]

@@ -18,8 +18,9 @@ from projects.serving.base import EngineAdapter, ErrorKind, Identity, RouterClie
 T = TypeVar("T")
 
 MAX_CONCURRENT = 8
-PROBE_INTERVAL = timedelta(seconds=5)  # of active engines; starting and leaving ones are probed in every pass
-RETRY_INTERVAL = timedelta(seconds=2)  # after a failed connection attempt
+# for active engines; starting and leaving engines are probed in every pass
+PROBE_INTERVAL = timedelta(seconds=5)
+RETRY_INTERVAL = timedelta(seconds=2)  # pause after a failed connection attempt
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
 NO_CONNECTION = (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT)
 PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)
@@ -27,10 +28,10 @@ PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, Error
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of probing an engine.
+    """Result of probing an engine.
 
-    `healthy` is None if it was not checked; `refusal` says why the engine cannot join this service;
-    `unreachable` is True if it could not be connected or did not answer in time.
+    `healthy` is None if health was not checked. `refusal` is the reason why the engine cannot join this
+    service. `unreachable` is True if the engine could not be reached or did not respond in time.
     """
 
     healthy: bool | None = None
@@ -88,7 +89,7 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
-    """Return True once `pause` has passed since the last probe, or the clock was set back."""
+    """Return True once `pause` has passed since the last probe, or if the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 
@@ -109,7 +110,7 @@ def _probe_one(engine: InferenceEngine, context: ProbeContext) -> Probe:
 
 
 def _connect(url: str, adapter: EngineAdapter, context: ProbeContext) -> Probe:
-    """Check that an engine serves this model with the parameters of the initial engines."""
+    """Check that an engine serves this model with the same parameters as the initial engines."""
     try:
         identity = adapter.identity(url)
     except ServingError as error:

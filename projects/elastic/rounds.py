@@ -1,4 +1,4 @@
-"""The service process: runs a pass over each service, each at its own pace."""
+"""The service process, which runs passes over services, each at its own pace."""
 
 import logging
 import time
@@ -31,7 +31,7 @@ BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Rounds(LeaderLoop):
-    """Leader loop over services. `ports` returns the ports of a pass for the fence of the current lead."""
+    """Leader loop over services. `ports` returns a pass's dependencies for the current leader's fence."""
 
     name: ClassVar[str] = NAME
 
@@ -43,13 +43,13 @@ class Rounds(LeaderLoop):
     _under_way: dict[int, Future[None]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Work until `end`; passes under way end before the lease is released."""
+        """Work until `end`. Running passes end before the lease is released."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="service") as threads:
             self._threads = threads
             super(Rounds, self).run()
 
     def work(self, trigger: str) -> float:
-        """Start a pass over each service that is due. Return the seconds until the next one is due."""
+        """Start a pass over each service that is due. Return the seconds until the next pass is due."""
         assert self._threads is not None
         services = live_services()
         self._forget_all_but({service.pk for service in services})
@@ -58,14 +58,16 @@ class Rounds(LeaderLoop):
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
             if due and (running is None or running.done()):
                 self._under_way[service.pk] = self._threads.submit(self._carry, service)
-        return BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._rest()
+        return (
+            BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._pause_seconds()
+        )
 
     def on_lead_gained(self, held: Held) -> None:
         clear_marks(self._fence)
 
     def trigger(self, waiter: Waiter, woken: Woken) -> str:
         if woken.reasons:
-            self._due.clear()  # a request arrived: look at every service
+            self._due.clear()  # a request arrived: check every service
         return super(Rounds, self).trigger(waiter, woken)
 
     def _forget_all_but(self, living: Collection[int]) -> None:
@@ -98,6 +100,6 @@ class Rounds(LeaderLoop):
             raise LeadershipLost("this process does not lead the services")
         return fenced(held)
 
-    def _rest(self) -> float:
+    def _pause_seconds(self) -> float:
         soonest = min(self._due.values(), default=time.monotonic() + IDLE_SECONDS)
         return min(max(soonest - time.monotonic(), 0.05), IDLE_SECONDS)

@@ -1,7 +1,7 @@
 """Register engines with the router and deregister them.
 
-The engine's row is written before the router is called, so that the next leader knows after a crash what the
-router may have. All calls are idempotent.
+The engine's row is written before the router is called, so that after a crash the next leader knows which
+engines the router may have. All calls are idempotent.
 """
 
 import logging
@@ -37,7 +37,7 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
 
 
 def compare(view: View, router: RouterClient | None, fence: Fence) -> None:
-    """Mark engines missing in a restarted router, so that they are registered again."""
+    """Mark engines that a restarted router has lost, so that they are registered again."""
     outside_transactions()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
@@ -124,7 +124,7 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
         if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
-            raise  # otherwise the router does not have it and sends it nothing
+            raise  # otherwise the router does not have the engine and sends it nothing
     crash_point("services.isolated")
     with fence():
         note(engine, isolated_at=now)

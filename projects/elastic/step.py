@@ -21,7 +21,7 @@ TRANSIENT_STATES = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", 
 
 
 def step(service: Service, ports: Ports, now: datetime) -> bool:
-    """Run one pass. Return True while the service is changing, so that the next pass should be soon."""
+    """Run one pass. Return True while the service is changing and needs another pass soon."""
     outside_transactions()
     view_before = load_view(service)
     router = ports.router(service, view_before.spec)
@@ -30,7 +30,7 @@ def step(service: Service, ports: Ports, now: datetime) -> bool:
     view, moved = _settle(service, probes, router, ports, now)
     crash_point("services.settled")
     if moved:
-        view = load_view(_fresh(service))
+        view = load_view(_reload(service))
     if _comparison_is_due(service, now):
         routes.compare(view, router, ports.fence)
         with ports.fence():
@@ -44,7 +44,7 @@ def step(service: Service, ports: Ports, now: datetime) -> bool:
 
 
 def live_services() -> list[Service]:
-    """Return services with work left to do, including ended ones that still clean up."""
+    """Return services with work left to do, including ended services that are still cleaning up."""
     rows = Service.objects.filter(ended_at__isnull=True).select_related("workload__project__department")
     return list(rows.order_by("pk"))
 
@@ -58,7 +58,7 @@ def _settle(
 ) -> tuple[View, bool]:
     """Apply probes to the current rows, which may have changed since the probe.
 
-    Return these rows and whether a state changed; if so, they are to be read again.
+    Return these rows and True if a state changed. If so, the caller must read the rows again.
     """
     with ports.fence():
         view = load_view(locked(service))
@@ -74,5 +74,5 @@ def _is_changing(view: View) -> bool:
     return view.request is not None or any(engine.state in TRANSIENT_STATES for engine in view.engines)
 
 
-def _fresh(service: Service) -> Service:
+def _reload(service: Service) -> Service:
     return Service.objects.select_related("workload__project__department").get(pk=service.pk)

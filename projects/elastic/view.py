@@ -18,7 +18,7 @@ Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The process behind an engine: its address, or why it has ended."""
+    """The process behind an engine: its address, or the reason why it has ended."""
 
     process_state: ProcessState
     url: str = ""
@@ -41,7 +41,7 @@ class View:
 
 
 def load_view(service: Service) -> View:
-    """Load the view in a few queries; `service` comes with its workload and project."""
+    """Load the view in a few queries, with the service's workload and project."""
     rows = service.engines.filter(Q(ended_at__isnull=True) | ~Q(router_url="")).select_related("workload")
     engines = list(rows.order_by("number"))
     for engine in engines:

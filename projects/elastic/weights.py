@@ -1,7 +1,7 @@
 """Copy weights from initial engines to added ones.
 
-While weights are copied, a mark in the service's row keeps trainers from changing them; while a trainer
-changes them, nothing is copied. The next leader clears the mark of a process that died.
+While weights are copied, a mark in the service's row keeps trainers from changing them. While a trainer
+changes weights, nothing is copied. The next leader clears the mark of a process that died.
 """
 
 import logging
@@ -19,13 +19,13 @@ from projects.serving.weight_sync import copy_weights
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER = timedelta(seconds=30)  # after a copy that failed
+RETRY_AFTER = timedelta(seconds=30)  # pause after a failed copy
 COPY_SECONDS = 600.0
 COPYING = "copying"
 
 
 def update_version(view: View, fence: Fence) -> None:
-    """Set the service's version to that of its healthy initial engines once they agree."""
+    """Set the service's version to the version of its healthy initial engines once they agree."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
     versions = {engine.weight_version for engine in healthy_initial(view.engines)}
@@ -39,7 +39,7 @@ def update_version(view: View, fence: Fence) -> None:
 
 
 def copy_next(view: View, ports: Ports, now: datetime) -> bool:
-    """Copy weights to one engine per pass, because concurrent copies of a seed would interfere."""
+    """Copy weights to one engine per pass: concurrent copies from the same seed would interfere."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:
@@ -57,7 +57,7 @@ def copy_next(view: View, ports: Ports, now: datetime) -> bool:
 
 
 def clear_marks(fence: Fence) -> None:
-    """Clear marks as a new leader: no other process copies."""
+    """Clear marks when becoming leader, because no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 
@@ -70,7 +70,7 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
         and engine.state == "ACTIVE"
         and not _gets_no_requests(engine, view)
     ):
-        return False  # the router must isolate it first
+        return False  # the router must isolate the engine first
     stale = view.service.weight_version not in ("", engine.weight_version)
     if engine.state == "WEIGHT_SYNCING":
         return engine.sync == "" or (engine.sync == "done" and stale)
@@ -89,7 +89,7 @@ def _copy(engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fe
         return
     crash_point("services.marked_sync")
     try:
-        version = _copied_version(engine, view, adapter)
+        version = _copy_from_initial(engine, view, adapter)
         outcome = {"sync": "done", "weight_version": version, "sync_message": ""}
     except ServingError as error:
         log.warning("could not copy weights to %s of %s: %s", engine.name, view.service, error)
@@ -124,8 +124,8 @@ def _recover(engine: InferenceEngine, view: View, ports: Ports) -> None:
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _copied_version(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
-    """Copy from the first healthy initial engine. Return the copied version."""
+def _copy_from_initial(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
+    """Copy weights from the first healthy initial engine. Return the copied version."""
     seeds = healthy_initial(view.engines)
     if not seeds:
         raise ServingError(ErrorKind.REFUSED, engine.url, "no initial engine is healthy")

@@ -24,8 +24,11 @@ from projects.serving.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """`networks` may be called besides public ones for engines named by address; engines on nodes of our
-    pools may be called at any address, including this machine."""
+    """Clients for engines and routers.
+
+    `networks` may be called in addition to public ones, for engines given by address. Engines on nodes of our
+    pools may be called at any address, including this machine.
+    """
 
     networks: tuple[str, ...]
     own_ports: frozenset[int]

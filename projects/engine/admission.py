@@ -1,4 +1,4 @@
-"""Warnings about requests that quotas or limits keep from starting."""
+"""Warnings about requests that cannot start because of quotas or limits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ RESOURCE_NAMES = {"gpu": "GPUs", "cpu": "CPU", "memory_mib": "memory"}
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The quota and limit of an owner."""
+    """Quota and limit of an owner."""
 
     owner: str
     quota: Bounds
@@ -34,7 +34,7 @@ def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, 
 def submission_warnings(
     requested: Amounts, preemptible: bool, path: Sequence[Allowance], department_oversold: bool
 ) -> list[str]:
-    """Return sentences for the submitter; `path` is the project, then the department."""
+    """Return warnings for the submitter; `path` is the project, then the department."""
     warnings: list[str] = []
     for allowance in path:
         for resource in allowance.limit.exceeded_by(requested):

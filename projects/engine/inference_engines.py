@@ -5,12 +5,12 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # failed in a row, after which an external engine that does not serve yet fails
-SETTLE_SECONDS = 1.0  # for requests that the router sent just before the isolation
+CONNECTION_ATTEMPTS = 5  # consecutive failures after which an external engine that does not serve yet fails
+SETTLE_SECONDS = 1.0  # time for requests that the router sent just before the isolation
 
 
 class ProcessState(Enum):
-    """State of an engine's process by the scheduler's rows; external engines always run."""
+    """State of an engine's process according to the scheduler. External engines always count as running."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -19,16 +19,16 @@ class ProcessState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """`healthy` and `connected` are from the current probe, None if it has no result.
+    """Facts about an engine. `healthy` and `connected` come from the current probe; None without a result.
 
-    `isolated` is the number of seconds without new requests from the router, None if it may send some;
-    `running` is None if unknown; `in_router` is True while the router may have the engine.
+    `isolated` is the number of seconds without new requests from the router, or None if the router may send
+    some. `running` is None if unknown. `in_router` is True while the router may have the engine.
     """
 
     state: str
     origin: str
     process_state: ProcessState
-    error: str = ""  # why the process has ended
+    error: str = ""  # reason why the process has ended
     started_once: bool = False
     connected: bool | None = None
     refusal: str = ""
@@ -58,7 +58,7 @@ class EngineMove:
 
 
 def next_state(engine: EngineFacts) -> EngineMove | None:
-    """Return the next move, or None if there is none in this pass."""
+    """Return the next move, or None if there is no move in this pass."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":
@@ -71,7 +71,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
     if engine.state == "DRAINING":
         return EngineMove("REMOVING", "REMOVED") if is_drained(engine) else None
     if engine.process_state is ProcessState.ENDED:
-        return _ended(engine)
+        return _after_end(engine)
     if engine.process_state is ProcessState.WAITING:
         is_waiting = engine.state in ("CREATING", "CONNECTING")
         return (
@@ -79,11 +79,11 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
             if is_waiting
             else EngineMove("CREATING", message="The process has ended; waiting for the next one.")
         )
-    return _forward(engine)
+    return _move_forward(engine)
 
 
 def is_drained(engine: EngineFacts) -> bool:
-    """Return True once no requests are left or the timeout has passed, both after the router's isolation."""
+    """Return True once the isolated engine has no requests left or its timeout has passed."""
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
     if engine.isolated is None:
@@ -94,7 +94,7 @@ def is_drained(engine: EngineFacts) -> bool:
 
 
 def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
-    """Return True if the router may send requests; without strict consistency even with old weights."""
+    """Return True if the router may send requests. Without strict consistency, weights may be old."""
     if engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
     if not engine.strict or not engine.weight_sync or engine.origin == "initial":
@@ -102,16 +102,16 @@ def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
     return engine.sync == "done" and not is_stale
 
 
-def _ended(engine: EngineFacts) -> EngineMove:
+def _after_end(engine: EngineFacts) -> EngineMove:
     if engine.origin == "initial":
         return EngineMove("REMOVING", "REMOVED", message="The workload of the service has ended.")
     failure = "init" if engine.started_once else "provision"
     return EngineMove("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
 
 
-def _forward(engine: EngineFacts) -> EngineMove | None:
+def _move_forward(engine: EngineFacts) -> EngineMove | None:
     if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
-        return _unreachable(engine)
+        return _fail_unreachable(engine)
     routed = engine.is_routed or not engine.has_router
     if engine.state == "CREATING":
         return EngineMove("HEALTH_CHECKING")
@@ -122,20 +122,20 @@ def _forward(engine: EngineFacts) -> EngineMove | None:
     if engine.state == "HEALTH_CHECKING" and engine.healthy:
         return EngineMove("READY" if engine.origin == "initial" else "WEIGHT_SYNCING")
     if engine.state == "WEIGHT_SYNCING":
-        return _synced(engine, routed)
+        return _after_sync(engine, routed)
     if engine.state == "READY" and engine.healthy and routed:
         return EngineMove("ACTIVE")
     return None
 
 
-def _unreachable(engine: EngineFacts) -> EngineMove:
+def _fail_unreachable(engine: EngineFacts) -> EngineMove:
     """Fail an unreachable external engine, which must be running before it is added."""
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
     return EngineMove("REMOVING", "FAILED", failure, message)
 
 
-def _synced(engine: EngineFacts, routed: bool) -> EngineMove | None:
+def _after_sync(engine: EngineFacts, routed: bool) -> EngineMove | None:
     if engine.weight_sync and engine.sync in ("", "copying"):
         return None
     if engine.weight_sync and engine.strict and engine.sync == "failed":

@@ -1,6 +1,6 @@
-"""The table of workload states and allowed moves.
+"""Workload states and allowed moves.
 
-Evictions are counted and recorded as events, but are no state: an evicted workload is pending again.
+An eviction is counted and recorded as an event but is not a state: an evicted workload is pending again.
 """
 
 from collections.abc import Mapping

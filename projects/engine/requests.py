@@ -24,7 +24,7 @@ class EngineBrief:
 
     @property
     def stuck_in(self) -> str:
-        """Return the failure that the current state of the engine counts as."""
+        """Return the failure that applies when the engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property
@@ -48,7 +48,7 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class RequestMove:
-    """`give_up` names engines that timed out: in a scale-out they fail, in a scale-in they stay."""
+    """`give_up` lists engines that timed out. They fail in a scale-out and stay in a scale-in."""
 
     to: str = ""
     ends_as: str = ""
@@ -58,10 +58,10 @@ class RequestMove:
 
 
 def next_status(request: RequestFacts) -> RequestMove | None:
-    return _out(request) if request.direction == "scale_out" else _in(request)
+    return _next_of_scale_out(request) if request.direction == "scale_out" else _next_of_scale_in(request)
 
 
-def _out(request: RequestFacts) -> RequestMove | None:
+def _next_of_scale_out(request: RequestFacts) -> RequestMove | None:
     if request.status == "PENDING":
         if request.overdue or request.service_ended:
             return RequestMove(
@@ -79,13 +79,13 @@ def _out(request: RequestFacts) -> RequestMove | None:
     if failed and (request.policy == "rollback_all" or not alive):
         return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _failures(failed))
     if request.overdue and late:
-        return _timed_out(request, late)
+        return _time_out(request, late)
     if not alive:
         return RequestMove("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
-    return _onward(request, alive, failed)
+    return _advance(request, alive, failed)
 
 
-def _onward(
+def _advance(
     request: RequestFacts, alive: Sequence[EngineBrief], failed: Sequence[EngineBrief]
 ) -> RequestMove | None:
     furthest = min(RANK.get(engine.state, 0) for engine in alive)
@@ -96,7 +96,7 @@ def _onward(
     return RequestMove(ORDER[RANK[request.status]])
 
 
-def _timed_out(request: RequestFacts, late: Sequence[EngineBrief]) -> RequestMove:
+def _time_out(request: RequestFacts, late: Sequence[EngineBrief]) -> RequestMove:
     failure = late[0].stuck_in
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
@@ -104,7 +104,7 @@ def _timed_out(request: RequestFacts, late: Sequence[EngineBrief]) -> RequestMov
     return RequestMove(give_up=tuple(engine.name for engine in late), failure=failure, message=message)
 
 
-def _in(request: RequestFacts) -> RequestMove | None:
+def _next_of_scale_in(request: RequestFacts) -> RequestMove | None:
     remaining = [engine for engine in request.engines if engine.state not in ENDED]
     if request.status == "PENDING":
         if not request.weights_change:
@@ -116,7 +116,7 @@ def _in(request: RequestFacts) -> RequestMove | None:
         if not draining:
             return RequestMove("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
-        return _not_isolated(request, stuck) if request.overdue and stuck else None
+        return _keep_not_isolated(request, stuck) if request.overdue and stuck else None
     if remaining and not request.overdue:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
@@ -125,7 +125,7 @@ def _in(request: RequestFacts) -> RequestMove | None:
     return RequestMove("COMPLETED", message=" ".join(filter(None, [request.error, _not_removed(remaining)])))
 
 
-def _not_isolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
+def _keep_not_isolated(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
     message = f"The router could not be stopped from sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
     return RequestMove(to, failure="router", message=message, give_up=stuck)

@@ -1,4 +1,4 @@
-"""Decide which node runs which pending call."""
+"""Decide which node runs each pending call."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A pending call; if `node` is set, it may only run there."""
+    """A pending call. If `node` is set, the call may run only on that node."""
 
     number: int
     node: int | None = None
@@ -14,14 +14,14 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The node assigned to each call, and the node whose turn is next."""
+    """The node assigned to each call, and the next node in turn."""
 
     assigned: Mapping[int, int]  # call -> node
     turn: int
 
 
 def assign_calls(calls: Iterable[PendingCall], room: Mapping[int, int], turn: int) -> Assignment:
-    """Assign calls in order to nodes round-robin from `turn`, skipping nodes without free slots.
+    """Assign calls in order to nodes, round-robin from `turn`, skipping nodes without free slots.
 
     A call bound to a node waits for that node and does not advance the turn.
     """

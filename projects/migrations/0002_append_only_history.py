@@ -1,4 +1,4 @@
-"""Here we let nobody rewrite history, not even by hand."""
+"""Make the history tables append-only, even for direct SQL."""
 
 from django.db import migrations
 

@@ -7,7 +7,7 @@ from projects.models.scaling import Direction, RequestStatus, ScaleRequest, Serv
 
 
 class Autoscaler(models.Model):
-    """The autoscaler of a service; `memory` is the metrics window with the streaks of its conditions."""
+    """A service's autoscaler. `memory` is the metrics window with the streaks of its conditions."""
 
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)
@@ -27,7 +27,7 @@ class Autoscaler(models.Model):
 
 
 class MetricsPoint(models.Model):
-    """Aggregated metrics of a service's engines at one time; null is unknown."""
+    """Aggregated metrics of a service's engines at one time. Null means unknown."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points")
     at = models.DateTimeField()
@@ -45,7 +45,7 @@ class MetricsPoint(models.Model):
 
 
 class Scaling(models.Model):
-    """A scale operation of an autoscaler, with its metrics, conditions and outcome."""
+    """An autoscaler's scale operation, with its metrics, conditions and outcome."""
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="scalings")
     request = models.OneToOneField(

@@ -16,7 +16,7 @@ def default_warnings() -> list[int]:
 
 
 class Budget(models.Model):
-    """GPU-hours per calendar month (UTC). A budget triggers notifications; only limits stop workloads."""
+    """GPU-hours per calendar month (UTC). A budget only triggers notifications; limits stop workloads."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
@@ -55,7 +55,7 @@ class Budget(models.Model):
 
 
 class BudgetWarning(models.Model):
-    """A warning threshold that was reached in a month; each is notified once."""
+    """A warning threshold reached in a month. Each is notified once."""
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="warnings")
     month = models.DateField(help_text="First day of the month.")

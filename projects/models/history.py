@@ -31,7 +31,7 @@ class Event(models.Model):
 
 
 class Audit(models.Model):
-    """A change made by a user, with the values before and after it."""
+    """A user's change, with the values before and after it."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
@@ -57,7 +57,7 @@ class Audit(models.Model):
 
 
 class QuotaChange(models.Model):
-    """Quotas set and removed together; each of them also has an audit row."""
+    """Quotas set and removed together. Each of them also has an audit row."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
@@ -75,7 +75,7 @@ class QuotaChange(models.Model):
 
 
 class QuotaExpiry(models.Model):
-    """The expiry of a temporary quota change, and once it has expired, the outcome."""
+    """Expiry of a temporary quota change and, once it has expired, the outcome."""
 
     change = models.OneToOneField(QuotaChange, on_delete=models.CASCADE, related_name="expiry")
     due_at = models.DateTimeField()

@@ -17,7 +17,7 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """A role of a user: on the platform, in a department with its projects, or in a project."""
+    """A user's role: on the platform, in a department and its projects, or in a single project."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role.choices)
@@ -52,7 +52,7 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token that acts for a user; only its SHA-256 is stored. Scopes: read, write, admin."""
+    """A token that acts for a user. Only its SHA-256 digest is stored. Scopes: read, write, admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
@@ -107,7 +107,7 @@ class Identity(models.Model):
 
 
 class SavedView(models.Model):
-    """A user's named filters, columns and order of the list of workloads."""
+    """A user's named filters, columns and order for the workload list."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=60)

@@ -1,4 +1,4 @@
-"""Model of one-time links to workload ports and the visits opened with them."""
+"""Model of one-time links to workload ports and of the visits that they open."""
 
 from django.conf import settings
 from django.db import models

@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class EngineState(models.TextChoices):
-    CREATING = "CREATING"  # pending, or the process is starting
+    CREATING = "CREATING"  # the workload is pending, or the process is starting
     CONNECTING = "CONNECTING"
     HEALTH_CHECKING = "HEALTH_CHECKING"
     WEIGHT_SYNCING = "WEIGHT_SYNCING"
@@ -24,7 +24,7 @@ class EngineState(models.TextChoices):
 
 class Origin(models.TextChoices):
     INITIAL = "initial"
-    MANAGED = "managed"  # added on GPUs allocated by the scheduler
+    MANAGED = "managed"  # added on GPUs that the scheduler allocated
     EXTERNAL = "external"  # added by address
 
 
@@ -56,7 +56,7 @@ ENDED_STATES = (EngineState.REMOVED, EngineState.FAILED)
 
 
 class Service(models.Model):
-    """An inference service. The gang of its workload contains the initial engines."""
+    """An inference service. Its workload's gang contains the initial engines."""
 
     workload = models.OneToOneField(Workload, on_delete=models.CASCADE, related_name="service")
     model_name = models.CharField(max_length=200, default="default")
@@ -87,7 +87,7 @@ class Service(models.Model):
 
 
 class ScaleRequest(models.Model):
-    """A request for more or fewer engines; `ends_as` is the final status of a rollback."""
+    """A request for more or fewer engines. `ends_as` is the final status of a rollback."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="requests")
@@ -140,7 +140,7 @@ class ScaleRequest(models.Model):
 
 
 class ScaleStep(models.Model):
-    """A status entered by a request, with its time. Append-only."""
+    """A status that a request entered, with the time. Append-only."""
 
     request = models.ForeignKey(ScaleRequest, on_delete=models.CASCADE, related_name="steps")
     at = models.DateTimeField()
@@ -155,8 +155,11 @@ class ScaleStep(models.Model):
 
 
 class InferenceEngine(models.Model):
-    """An inference engine of a service. `router_url` is stored before the router is called, so that stale
-    entries of the router can be removed after a crash."""
+    """A service's inference engine.
+
+    `router_url` is stored before the router is called, so that stale router entries can be removed after a
+    crash.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="engines")

@@ -45,7 +45,7 @@ class Session(models.Model):
 
 
 class SessionWorker(models.Model):
-    """The process in a pod that runs functions; a restarted pod has a new worker."""
+    """The process in a pod that runs functions. A restarted pod has a new worker."""
 
     class State(models.TextChoices):
         READY = "ready"
@@ -70,7 +70,7 @@ class SessionWorker(models.Model):
 class Call(models.Model):
     """A function to run once, on the next node in turn or, if `node` is set, on that node.
 
-    A broadcast is a call that is never leased itself; it has one child call per worker.
+    A broadcast is a call that is never leased itself. It has one child call per worker.
     """
 
     class State(models.TextChoices):
@@ -81,7 +81,7 @@ class Call(models.Model):
     class Outcome(models.TextChoices):
         VALUE = "value"
         ERROR = "error"  # the function raised; `result` is the exception
-        FAILED = "failed"  # it could not be run; `error` has the reason
+        FAILED = "failed"  # the function could not be run; `error` is the reason
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")

@@ -62,7 +62,7 @@ class Subscription(models.Model):
 
     @property
     def place(self) -> str:
-        """Scope of the subscription as text."""
+        """The subscription's scope as text."""
         if self.user is not None:
             return f"workloads of {self.user.get_username()}"
         owner = self.project or self.department

@@ -61,7 +61,7 @@ class Project(models.Model):
 class Quota(models.Model):
     """Quota, limit and weight of a department or project in a node pool, per resource.
 
-    Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank` the owner's rank
+    Amounts are in milli-GPU, milli-CPU and MiB; null means unlimited. Without a `rank`, the owner's rank
     applies.
     """
 
@@ -135,7 +135,7 @@ class Quota(models.Model):
 
 
 class RemovedQuota(models.Model):
-    """The version of a removed quota, so that a new one continues from it."""
+    """The version of a removed quota, from which a new quota continues."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

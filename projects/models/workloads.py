@@ -51,7 +51,7 @@ LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
 
 
 class Workload(models.Model):
-    """A workload. `spec` is the parsed document; other columns are for filters and the scheduler."""
+    """A workload. `spec` is the parsed document. Other columns are for filters and the scheduler."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
@@ -204,7 +204,7 @@ class RoleNode(models.Model):
 
 
 class Pod(models.Model):
-    """A replica of a role placed on a node; pending replicas have no row."""
+    """A replica of a role, placed on a node. Pending replicas have no row."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
@@ -280,7 +280,7 @@ class Template(models.Model):
 
 
 class Leftover(models.Model):
-    """A pod's log or a workload's workspace to clean up; the row is deleted with it."""
+    """A pod's log or a workload's workspace to clean up. The row is deleted after the cleanup."""
 
     class Kind(models.TextChoices):
         POD = "pod"

@@ -1,1 +1,1 @@
-"""The write services of tenants and workloads: keyword-only, with `acting`, audited."""
+"""Write services of tenants and workloads: keyword-only, with `acting`, and audited."""

@@ -19,7 +19,7 @@ def write_down(
     department: Department | None = None,
     change_id: int | None = None,
 ) -> None:
-    """Write one audit row in the caller's transaction; `before` and `after` hold only changed values."""
+    """Write one audit row in the caller's transaction. `before` and `after` contain only changed values."""
     if project is not None:
         department = project.department
     Audit.objects.create(
@@ -38,6 +38,6 @@ def write_down(
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both mappings, reduced to the keys of `after` whose values differ."""
+    """Return both mappings, reduced to the keys whose values differ."""
     keys = [key for key in after if before.get(key) != after[key]]
     return {k: before.get(k) for k in keys}, {k: after[k] for k in keys}

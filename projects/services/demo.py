@@ -22,7 +22,7 @@ def is_empty() -> bool:
 
 @transaction.atomic
 def seed() -> Passwords:
-    """Create the organisation of `projects.demo` and return the passwords of its users by name."""
+    """Create the organisation of `projects.demo`; return its users' passwords by name."""
     acting = Acting.system("demo")
     pool = create_pool(acting=acting, **demo.POOL)
     scopes: dict[str, Department | Project] = {}

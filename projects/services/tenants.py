@@ -17,8 +17,8 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
-# Fields that decide between departments are reserved for platform admins: a department must not raise its own
-# rank or prolong the time before others may reclaim what it has borrowed.
+# Only platform admins set fields that decide between departments: a department must not raise its own rank or
+# prolong the time before its borrowed resources may be reclaimed.
 DEPARTMENT_RESERVED, PROJECT_RESERVED = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
@@ -112,7 +112,7 @@ def _editable(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save(obj: Model) -> None:
-    """Validate and save. Raises Invalid with every invalid field, Conflict for a name in use."""
+    """Validate and save. Raises Invalid with every invalid field, or Conflict for a name in use."""
     try:
         obj.full_clean()
     except ValidationError as error:

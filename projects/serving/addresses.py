@@ -1,7 +1,7 @@
 """Normalize engine addresses and refuse those that Berth must not call.
 
-Users choose the URLs of engines, so these must not make Berth send requests to itself, to its own machine or
-to cloud metadata. A name is resolved for each call, and exactly the checked address is called.
+Users choose the URLs of engines, so a URL must not make Berth send requests to itself, to its own machine or
+to cloud metadata. A name is resolved for each call, and only the checked address is called.
 """
 
 import ipaddress
@@ -39,8 +39,9 @@ class BadAddress(ValueError):
 class Reach:
     """The addresses that Berth may call as engines or routers.
 
-    `networks` are allowed in addition to public ones; this machine only if its loopback is among them.
-    `own_ports` are Berth's on this machine and never called. Nor are link-local and metadata addresses.
+    `networks` are allowed in addition to public ones; this machine is allowed only if its loopback is among
+    them. `own_ports` are Berth's ports on this machine. They are never called, and neither are link-local and
+    metadata addresses.
     """
 
     networks: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ def normalize(url: str) -> str:
 
 
 def destination(base: str, path: str, reach: Reach) -> Destination:
-    """Return the checked destination of a call to `path` at this address. Raises Refused, OSError."""
+    """Return the checked destination for a call to `path` at this address. Raises Refused, OSError."""
     parts = urlsplit(base)
     addresses = checked_addresses(base, reach)
     return Destination(
@@ -90,7 +91,7 @@ def destination(base: str, path: str, reach: Reach) -> Destination:
 def checked_addresses(base: str, reach: Reach) -> tuple[str, ...]:
     """Return the IP addresses that the host resolves to. Raises Refused, OSError.
 
-    All of them must be allowed, because Berth cannot choose which of them answers.
+    All of them must be allowed, because Berth cannot choose which of them responds.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port(parts)
@@ -126,7 +127,7 @@ def _refusal(
 
 
 def is_local(address: Address) -> bool:
-    """Return True for an address of this machine: only to those can a socket be bound."""
+    """Return True for an address of this machine: a socket can be bound only to such an address."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

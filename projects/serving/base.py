@@ -1,6 +1,6 @@
 """Interfaces of inference engines and routers.
 
-Every call crosses a network: it may take long, may raise ServingError, and must not be made while a
+Every call crosses a network. It may take long, may raise ServingError, and must not be made while a
 transaction is open. An address is a base URL normalized by `projects.serving.addresses`.
 """
 
@@ -12,14 +12,14 @@ from typing import Protocol
 class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # Berth must not call this address
     UNREACHABLE = "unreachable"  # no connection could be made
-    TIMEOUT = "timeout"  # no complete response in time; the request may have taken effect
+    TIMEOUT = "timeout"  # no complete response arrived in time; the request may have taken effect
     REFUSED = "refused"  # the request was rejected
     UNREADABLE = "unreadable"  # the response is truncated, too large or implausible
-    UNSUPPORTED = "unsupported"  # not supported by this kind of engine or router
+    UNSUPPORTED = "unsupported"  # this kind of engine or router does not support the call
 
 
 class ServingError(Exception):
-    """A call to an engine or router failed; `address` says which one, `kind` how."""
+    """A call to an engine or router failed. `address` identifies the target, and `kind` the failure."""
 
     def __init__(self, kind: ErrorKind, address: str, message: str) -> None:
         super().__init__(f"{address}: {message}" if address else message)
@@ -30,40 +30,42 @@ class ServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How an engine describes itself. `weight_version` is None if it has or reports none.
+    """An engine's description of itself. `weight_version` is None if it has or reports none.
 
-    All engines of a service must have the same `parameters`; otherwise they would answer the same request
-    differently.
+    All engines of a service must have the same `parameters`. Otherwise they would respond differently to the
+    same request.
     """
 
     model: str
     weight_version: str | None = None
     ranks: int = 1  # number of tensor-parallel ranks
-    version: str = ""  # of its software
+    version: str = ""  # software version
     parameters: tuple[tuple[str, str], ...] = ()
 
 
 def differences(one: Identity, other: Identity) -> tuple[str, ...]:
-    """Return the names of parameters in which two engines differ, `model` among them."""
+    """Return the names of parameters in which two engines differ, including `model`."""
     first, second = dict(one.parameters), dict(other.parameters)
     different = [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
     return (*(["model"] if one.model != other.model else []), *different)
 
 
 class EngineAdapter(Protocol):
-    """The API of one kind of inference engine; stateless, each call takes the engine's address."""
+    """API of one kind of inference engine. Stateless: each call takes the engine's address."""
 
     @property
     def kind(self) -> str: ...
 
     @property
     def syncs_weights(self) -> bool:
-        """True if weights can be copied between serving engines; otherwise calls that change weights or
-        pause generation raise UNSUPPORTED."""
+        """True if weights can be copied between serving engines.
+
+        Otherwise calls that change weights or pause generation raise UNSUPPORTED.
+        """
         ...
 
     def health(self, engine: str) -> None:
-        """Return if the engine can generate; raise if it cannot or does not answer in time."""
+        """Return if the engine can generate. Raise if it cannot or does not respond in time."""
         ...
 
     def identity(self, engine: str) -> Identity: ...
@@ -77,7 +79,8 @@ class EngineAdapter(Protocol):
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Copy the weights of `seed` directly to the engine at `to`. `group` is a new name for the copy.
 
-        Both keep serving; the weight version that `to` reports does not change."""
+        Both engines keep serving. The weight version that `to` reports does not change.
+        """
         ...
 
     def set_weight_version(self, engine: str, version: str) -> None:
@@ -85,15 +88,15 @@ class EngineAdapter(Protocol):
         ...
 
     def pause(self, engine: str) -> None:
-        """Pause generation; requests wait and are not lost. Idempotent."""
+        """Pause generation. Requests wait and are not lost. Idempotent."""
         ...
 
     def resume(self, engine: str) -> None:
-        """Resume generation of waiting requests. Idempotent."""
+        """Resume generation for waiting requests. Idempotent."""
         ...
 
     def flush(self, engine: str) -> None:
-        """Flush caches of earlier weights. May be rejected while unpaused requests run."""
+        """Flush caches from earlier weights. May be rejected while unpaused requests run."""
         ...
 
     def running_requests(self, engine: str) -> int | None:
@@ -101,14 +104,17 @@ class EngineAdapter(Protocol):
         ...
 
     def abort(self, engine: str) -> None:
-        """Abort all requests of the engine."""
+        """Abort all of the engine's requests."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An engine as seen by its router. `running` counts requests through the router, None if unknown;
-    `model` is empty if the router serves only one model."""
+    """An engine as seen by its router.
+
+    `running` counts requests through the router, or is None if unknown. `model` is empty if the router serves
+    only one model.
+    """
 
     address: str
     healthy: bool
@@ -117,7 +123,7 @@ class Worker:
 
 
 class RouterClient(Protocol):
-    """The router of one service; every call is idempotent."""
+    """Router of one service. Every call is idempotent."""
 
     @property
     def kind(self) -> str: ...
@@ -129,21 +135,22 @@ class RouterClient(Protocol):
         ...
 
     def unregister(self, engine: str) -> None:
-        """Remove the engine from the router; it gets no more requests."""
+        """Remove the engine from the router, which sends it no more requests."""
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
-        """Stop new requests to the engine until `mark_healthy`; running requests continue.
+        """Stop new requests to the engine until `mark_healthy`. Running requests continue.
 
-        A router without such a mark removes the engine from its list, and from `workers`."""
+        A router without such a mark removes the engine from its list and from `workers`.
+        """
         ...
 
     def mark_healthy(self, engine: str) -> None:
-        """Send requests to the engine again, subject to the router's health checks; register it if needed."""
+        """Send requests to the engine again, subject to the router's health checks. Register it if needed."""
         ...
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return all engines of the router, ordered by address."""
+        """Return all of the router's engines, ordered by address."""
         ...
 
     def running_requests(self, engine: str) -> int | None:

@@ -17,7 +17,7 @@ MAX_VALUE = 1e15  # far above any plausible counter
 MAX_FRACTION = 1.001  # fractions may be rounded up
 RANKS = ("tp_rank", "dp_rank", "pp_rank", "moe_ep_rank", "engine")
 
-# Metric names of SGLang and of versions of vLLM.
+# Metric names used by SGLang and by various versions of vLLM.
 USAGE = ("sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 QUEUED = ("sglang:num_queue_reqs", "vllm:num_requests_waiting")
 RUNNING = ("sglang:num_running_reqs", "vllm:num_requests_running")
@@ -59,7 +59,7 @@ def reading(engine: str, text: str) -> Reading:
 
 
 def _lines(engine: str, text: str) -> Lines:
-    """Return the samples by name. Text without a final newline was truncated, maybe within a number."""
+    """Return the samples by name. Text without a final newline was truncated, possibly within a number."""
     if text and not text.endswith("\n"):
         raise ServingError(
             ErrorKind.UNREADABLE, engine, "its metrics are truncated: the last line is incomplete"
@@ -116,7 +116,7 @@ def _gauges(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
 
 
 def _histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Return the histogram over all label sets, or None if one of them is implausible."""
+    """Return the histogram over all label sets, or None if one of the label sets is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):

@@ -23,16 +23,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """`errors` says why engines are missing in the sample, by id."""
+    """A sample, and the `errors` of engines missing from it, by id."""
 
     sample: Sample
     errors: dict[str, ServingError]
 
 
 def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
-    """Scrape all targets; engines that do not answer within `seconds` have no reading.
+    """Scrape all targets. Engines that do not respond within `seconds` have no reading.
 
-    The sample has the time at which the requests were sent.
+    The sample's time is the time at which the requests were sent.
     """
     at, deadline = now(), time.monotonic() + seconds
     pool = ThreadPoolExecutor(max(1, min(len(targets), MAX_CONCURRENT)), thread_name_prefix="scrape")
@@ -40,7 +40,7 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
         requests = [(target, pool.submit(_scrape_one, target, deadline)) for target in targets]
         wait([future for _, future in requests], timeout=max(deadline - time.monotonic(), 0))
         answers = [
-            (target, future.result() if future.done() and not future.cancelled() else _late(target))
+            (target, future.result() if future.done() and not future.cancelled() else _late_error(target))
             for target, future in requests
         ]
     finally:
@@ -53,12 +53,12 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
 def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
     """Return a reading, or the error of this engine."""
     if time.monotonic() >= deadline:
-        return _late(target)
+        return _late_error(target)
     try:
         return reading(target.engine, target.adapter.metrics(target.address))
     except ServingError as error:
         return error
 
 
-def _late(target: Target) -> ServingError:
+def _late_error(target: Target) -> ServingError:
     return ServingError(ErrorKind.TIMEOUT, target.address, "its metrics did not arrive in time")

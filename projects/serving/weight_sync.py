@@ -1,7 +1,7 @@
 """Transfer weights between engines while both serve.
 
-The caller prevents changes of the seed's weights meanwhile. If they change, or if anything fails, the engine
-keeps serving and reporting its previous version.
+The caller must prevent changes to the seed's weights in the meantime. If they change, or if anything fails,
+the engine keeps serving and reporting its previous version.
 """
 
 import logging
@@ -16,7 +16,7 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
     """Copy weights and return the new version of the engine at `to`. Raises ServingError.
 
     The engine is paused during the copy, so that no response mixes old and new weights; its requests wait.
-    Its cache is flushed. In case of an error the engine is resumed.
+    Its cache is flushed. The engine is resumed if an error occurs.
     """
     version = adapter.weight_version(seed)
     if not version:

@@ -35,7 +35,7 @@ class Answer:
             raise ServingError(ErrorKind.UNREADABLE, self.address, "the response is not text") from None
 
     def json(self) -> dict[str, Any]:
-        """Return the JSON object of the response. Raises ServingError."""
+        """Return the response's JSON object. Raises ServingError."""
         try:
             value = json.loads(self.text(), parse_constant=_reject_constant)
         except (ValueError, RecursionError):
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """`seconds` is the default limit of a call; `token` is sent as a bearer token and never logged."""
+    """`seconds` is the default time limit of a call. `token` is sent as a bearer token and never logged."""
 
     reach: Reach = field(default_factory=Reach)
     seconds: float = 5.0

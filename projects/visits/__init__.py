@@ -1,1 +1,1 @@
-"""Browser access to the ports of pods, each port an origin of its own."""
+"""Browser access to the ports of pods. Each port has its own origin."""

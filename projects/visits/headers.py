@@ -5,7 +5,8 @@ Berth's own cookies never reach a pod, and a pod cannot set or clear cookies bey
 
 from collections.abc import Collection, Iterable
 
-# Values of Sec-Fetch-Site for requests of the page itself; programs send none, `none` is typed or a bookmark.
+# Values of Sec-Fetch-Site for the page's own requests. Programs send none; bookmarks and typed URLs send
+# `none`.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]
@@ -14,12 +15,12 @@ HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
-# Set by the proxy, or renewed for its own connection to the pod.
+# Headers that the proxy sets or renews for its own connection to the pod.
 SET_BY_PROXY = frozenset({
     b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
     b"x-real-ip", b"expect",
 })  # fmt: skip
-# Affect a whole site or other hosts, so a pod may not send them.
+# Headers that affect a whole site or other hosts, so a pod may not send them.
 SITE_WIDE = frozenset({
     b"alt-svc", b"clear-site-data", b"expect-ct", b"nel", b"public-key-pins", b"report-to",
     b"reporting-endpoints", b"strict-transport-security",
@@ -51,7 +52,7 @@ def to_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[st
 
 
 def to_pod_by_socket(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers of a WebSocket handshake that the client library does not set itself."""
+    """Return the headers of a WebSocket handshake, except those that the client library sets."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 
@@ -71,7 +72,7 @@ def from_pod(headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[
 
 
 def host_only_cookie(cookie: bytes, own_cookies: Collection[str]) -> bytes | None:
-    """Return the cookie restricted to this host, or None if it has the name of one of Berth's."""
+    """Return the cookie restricted to this host, or None if it has the name of one of Berth's cookies."""
     first, *attributes = cookie.split(b";")
     name = first.partition(b"=")[0].strip().decode("latin-1")
     if not name or name in own_cookies:
@@ -107,9 +108,9 @@ def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[by
 
 
 def is_cross_site(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool) -> bool:
-    """Return True for cross-site requests that are neither a link followed to a page nor a program's.
+    """Return True for cross-site requests, except for links to pages and requests from programs.
 
-    Port hosts of other workloads belong to the same site for a browser, which sends cookies to all of them.
+    To a browser, port hosts of other workloads belong to the same site, and it sends cookies to all of them.
     """
     headers = list(headers)
     origin = header_value(headers, b"origin")

@@ -27,7 +27,7 @@ def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> t
 
 
 def hosts_for_ports() -> Origins | None:
-    """Return the port hosts set by the operator, or None if ports are not available."""
+    """Return the port hosts set by the operator, or None if ports are unavailable."""
     try:
         return origins(settings.BERTH_APPS_ORIGIN)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Map ports of workloads to host names and back.
+"""Map workload ports to host names and back.
 
-The submitter of a workload controls what its pods serve. On a host of its own, its scripts can neither read
-Berth's pages nor send requests to Berth, or to another workload's port, on behalf of the visitor.
+The submitter of a workload controls what its pods serve. On a host of its own, a port's scripts can neither
+read Berth's pages nor send requests to Berth or to another workload's port on behalf of the visitor.
 """
 
 import re
@@ -40,7 +40,7 @@ class Origins:
 
 
 def origins(text: str) -> Origins | None:
-    """Parse BERTH_APPS_ORIGIN; None if it is empty. Raises ValueError."""
+    """Parse BERTH_APPS_ORIGIN; return None if it is empty. Raises ValueError."""
     if not text:
         return None
     parts = urlsplit(text.rstrip("/"))

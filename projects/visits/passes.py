@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from projects.services.workloads.ports import NoVisit, PortAddress, PortClosed, redeem_link, resolve_visit
 
-CACHE_SECONDS = 1.0  # seconds
+CACHE_SECONDS = 1.0
 T = TypeVar("T")
 MAX_CACHED = 4096
-MAX_CONCURRENT = 128  # requests and sockets of one port
+MAX_CONCURRENT = 128  # requests and sockets per port
 
 Port = tuple[uuid.UUID, str]
 
@@ -43,7 +43,7 @@ class Passes:
         return address
 
     async def is_valid(self, cookie: str, port: Port, address: PortAddress) -> bool:
-        """Return True if an open connection may go on, by the database instead of the cache."""
+        """Return True if an open connection may go on, according to the database instead of the cache."""
         self._cache.pop((digest_of(cookie), port), None)
         try:
             return await self.address(cookie, port) == address
@@ -51,11 +51,11 @@ class Passes:
             return False
 
     async def exchange(self, secret: str, port: Port) -> str:
-        """Exchange a link's secret for a visit's. Raises NoVisit."""
+        """Exchange a link's secret for a visit's secret. Raises NoVisit."""
         return await _read_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request. Return False if the port has too many; otherwise `leave` must follow."""
+        """Count a request. Return False if the port has too many; otherwise the caller must call `leave`."""
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
         self._active[port] = self._active.get(port, 0) + 1

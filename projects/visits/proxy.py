@@ -33,8 +33,8 @@ from projects.visits.sockets import proxy_socket
 
 RESERVED = "/.berth/"
 OPEN = "/.berth/open/"
-LOOK_AGAIN_SECONDS = 30.0  # for ends without a change of rights, such as the end of a run
-WATCHED_AFTER_SECONDS = 0.5  # most requests are answered earlier
+LOOK_AGAIN_SECONDS = 30.0  # for visits that end without a change of rights, such as at the end of a run
+WATCHED_AFTER_SECONDS = 0.5  # most responses are complete earlier
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
 REFUSED_SOCKET = 4403
 
@@ -43,7 +43,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 @dataclass
 class PortProxy:
-    """`reserved_cookies` are never sent to or set by pods; `own_ports` are those of Berth on this machine."""
+    """`reserved_cookies` are never sent to or set by pods. `own_ports` are Berth's ports on this machine."""
 
     berth: App
     origins: Origins
@@ -63,7 +63,8 @@ class PortProxy:
         else:
             try:
                 await self._request(scope, receive, send, port)
-            except (InterfaceError, OperationalError):  # before the pod was asked: responses need no database
+            # the pod was not contacted yet: responses need no database
+            except (InterfaceError, OperationalError):
                 await page(send, NO_DATABASE)
 
     @property
@@ -120,7 +121,7 @@ class PortProxy:
             await send({"type": "websocket.close", "code": REFUSED_SOCKET})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
-        """Exchange the secret in the URL for a cookie, and redirect to keep it out of referrers."""
+        """Exchange the secret in the URL for a cookie, and redirect to keep the secret out of referrers."""
         try:
             visit = await self.passes.exchange(secret, port)
         except NoVisit:
@@ -157,7 +158,7 @@ class PortProxy:
             await asyncio.wait({visiting}, timeout=WATCHED_AFTER_SECONDS)
             if not visiting.done():
                 cookie = cookie_in(scope["headers"], self.cookie)
-                ended = asyncio.create_task(self._ended(cookie, port, address))
+                ended = asyncio.create_task(self._wait_for_end(cookie, port, address))
                 await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.passes.leave(port)
@@ -173,7 +174,7 @@ class PortProxy:
             visiting.result()
         return not visiting.cancelled()
 
-    async def _ended(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
+    async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
         """Return once the visit has ended, for example because the session or the run has ended."""
         opened = WATCH.open(Credential(visit=digest_of(cookie)))
         try:
@@ -200,7 +201,7 @@ class PortProxy:
 
 
 class _TooManyRequests(Exception):
-    """Too many concurrent requests and sockets of one port."""
+    """Too many concurrent requests and sockets on one port."""
 
 
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:

@@ -15,12 +15,12 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 BODILESS_STATUSES = (204, 304)
-# Pages with long polling may be silent for long; a browser that reads nothing for a minute has disconnected.
+# Pages with long polling may be silent for long. A browser that reads nothing for a minute has disconnected.
 TIMEOUTS = {"connect": 5.0, "read": 900.0, "write": 60.0, "pool": 5.0}
 
 
 class NoResponse(Exception):
-    """The pod gave no valid HTTP response."""
+    """The pod sent no valid HTTP response."""
 
 
 def transport_pool() -> httpx.AsyncHTTPTransport:
@@ -44,7 +44,11 @@ async def forward(
     target = scope.get("raw_path") or scope["path"].encode()
     url = httpx.URL(f"http://{address.netloc}").copy_with(raw_path=target + (b"?" + query if query else b""))
     request = httpx.Request(
-        scope["method"], url, headers=_framed(scope, headers), stream=body, extensions={"timeout": TIMEOUTS}
+        scope["method"],
+        url,
+        headers=_with_framing(scope, headers),
+        stream=body,
+        extensions={"timeout": TIMEOUTS},
     )
     try:
         answer = await transport.handle_async_request(request)
@@ -53,13 +57,13 @@ async def forward(
     try:
         if answer.status_code < 200:
             raise NoResponse(f"status {answer.status_code}")
-        await _answer(answer, send, body, own_cookies)
+        await _send_response(answer, send, body, own_cookies)
     finally:
         await answer.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The request body; once it is read, the wait for the browser to disconnect."""
+    """The request body. Once it is read, waits for the browser to disconnect."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -79,7 +83,9 @@ class _Body(httpx.AsyncByteStream):
             pass
 
 
-async def _answer(answer: httpx.Response, send: Send, body: _Body, own_cookies: tuple[str, ...]) -> None:
+async def _send_response(
+    answer: httpx.Response, send: Send, body: _Body, own_cookies: tuple[str, ...]
+) -> None:
     headers = from_pod(answer.headers.raw, own_cookies=own_cookies)
     if answer.status_code in BODILESS_STATUSES:
         headers = [(name, value) for name, value in headers if name != b"content-length"]
@@ -92,7 +98,7 @@ async def _answer(answer: httpx.Response, send: Send, body: _Body, own_cookies: 
         for task in (streaming, disconnecting):
             task.cancel()
         with suppress(asyncio.CancelledError, httpx.TransportError, OSError):
-            await streaming  # a response that broke off is not ended, so the server closes the connection
+            await streaming  # a broken response is not completed, so the server closes the connection
         with suppress(asyncio.CancelledError):
             await disconnecting
 
@@ -104,8 +110,8 @@ async def _stream(answer: httpx.Response, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _framed(scope: Scope, headers: Headers) -> Headers:
-    """Forward bodies of unknown length as chunked; otherwise keep the Content-Length."""
+def _with_framing(scope: Scope, headers: Headers) -> Headers:
+    """Forward bodies of unknown length in chunks; otherwise keep the Content-Length."""
     if not header_value(scope["headers"], b"transfer-encoding"):
         return headers
     rest = [(name, value) for name, value in headers if name != b"content-length"]

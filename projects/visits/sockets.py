@@ -22,7 +22,7 @@ SENDABLE = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
 async def proxy_socket(
     scope: Scope, receive: Receive, send: Send, *, address: PortAddress, headers: Headers
 ) -> None:
-    """Connect to the pod, then accept the socket and forward both ways.
+    """Connect to the pod, then accept the socket and forward messages both ways.
 
     Raises NoResponse if the pod refuses, before the socket is accepted.
     """
@@ -42,7 +42,7 @@ async def proxy_socket(
 
 
 class DirectConnection(connect):
-    """A connection that follows no redirects: a pod's redirect could lead Berth to other machines."""
+    """A connection that follows no redirects, because a pod's redirect could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -86,7 +86,7 @@ async def _forward_to_browser(pod: ClientConnection, send: Send) -> None:
 
 
 def _code(code: int | None) -> int:
-    """Return a code that may be sent in a close frame; some codes are only reported locally."""
+    """Return a code that may be sent in a close frame. Some codes are only reported locally."""
     if code in (1005, 1006, None):
         return GOING_AWAY
     return code if code in SENDABLE else INTERNAL_ERROR

@@ -55,12 +55,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
-    """Return name, old and new value of every value that the change affects."""
+    """Return the name, old value and new value of every value that the change affects."""
     return differences(row.before or {}, row.after or {})
 
 
 def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    before, after = _flat(old_values), _flat(new_values)
+    before, after = _flatten(old_values), _flatten(new_values)
     made = all(value is None for value in before.values())
     values = [
         (key, "" if made else _text(before, key), _text(after, key))
@@ -81,12 +81,12 @@ def label(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def _flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """Flatten nested values: {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{within} {key}".strip().replace("_", " ")
-        flat |= _flat(value, name) if isinstance(value, dict) else {name: value}
+        flat |= _flatten(value, name) if isinstance(value, dict) else {name: value}
     return flat
 
 

@@ -80,7 +80,7 @@ DELIVERIES: tuple[Column[DeliveryRow], ...] = (
 )
 
 
-def _shown(rows: list[Subscription]) -> list[Shown]:
+def _displayed(rows: list[Subscription]) -> list[Shown]:
     return [(row, service.shown_address(row.to), [TITLES[word] for word in row.events]) for row in rows]
 
 
@@ -108,7 +108,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")
         )
         log = log.filter(Q(kind=word.lower()) | Q(state=word.lower()) | reduce(or_, named))
-    listing = list_query(request, SUBSCRIPTIONS, rows, _shown, file_name="notifications", default="made")
+    listing = list_query(request, SUBSCRIPTIONS, rows, _displayed, file_name="notifications", default="made")
     deliveries = list_query(
         request,
         DELIVERIES,

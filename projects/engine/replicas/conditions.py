@@ -1,4 +1,4 @@
-"""Evaluate scaling conditions and how long they have held."""
+"""Evaluate scaling conditions and the time for which they have been met."""
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -14,8 +14,11 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`holds` is None if too few engines report. `since` and `held` cover the streak up to the latest sample;
-    `triggered` is True once it has held for its `duration`."""
+    """A scaling condition. `holds` is None if too few engines report.
+
+    `since` and `held` cover the streak up to the latest sample. `triggered` is True once the condition has
+    held for its `duration`.
+    """
 
     name: str
     scales_out: bool
@@ -32,7 +35,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The measured figures of a service; values are None if unknown."""
+    """Measured figures of a service; values are None if unknown."""
 
     token_usage: Measure
     queued: Measure
@@ -51,7 +54,7 @@ def figures(window: Window, config: AutoscalerConfig) -> Figures | None:
     latest = window.latest
     if latest is None:
         return None
-    samples = _within(window.samples, latest.at, config)
+    samples = _recent(window.samples, latest.at, config)
     first_token = attrgetter("first_token")
     return Figures(
         token_usage=measures.mean(latest, attrgetter("token_usage")),
@@ -69,7 +72,7 @@ def figures(window: Window, config: AutoscalerConfig) -> Figures | None:
 
 
 def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
-    """Return the window with one more sample: old samples are dropped and streaks are updated.
+    """Return the window with another sample: old samples are dropped and streaks are updated.
 
     The window starts again if the clock was set back or no sample arrived for too long.
     """
@@ -77,11 +80,11 @@ def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Win
     if latest is not None and not 0 <= sample.at - latest.at <= config.patience:
         window = Window()
     sample = measures.with_throughput(sample, window.latest)
-    recent = _within((*window.samples, sample), sample.at, config)
+    recent = _recent((*window.samples, sample), sample.at, config)
     moved = replace(window, samples=recent)
     since = [
-        (condition.name, _began(window, condition.name, sample.at))
-        for condition in _judged(moved, config)
+        (condition.name, _streak_start(window, condition.name, sample.at))
+        for condition in _evaluate(moved, config)
         if condition.holds
     ]
     return replace(moved, since=tuple(sorted(since)))
@@ -91,7 +94,7 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
     """Return the conditions after the latest sample; all are unknown if it is too old or in the future."""
     latest = window.latest
     fresh = latest is not None and 0 <= now - latest.at <= config.patience
-    judged = _judged(window if fresh else Window(), config)
+    judged = _evaluate(window if fresh else Window(), config)
     return tuple(_with_streak(condition, window) for condition in judged)
 
 
@@ -103,8 +106,8 @@ def _with_streak(condition: Condition, window: Window) -> Condition:
     return replace(condition, since=since, held=held, triggered=held >= condition.duration)
 
 
-def _judged(window: Window, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    figure = figures(window, config) or _nothing()
+def _evaluate(window: Window, config: AutoscalerConfig) -> tuple[Condition, ...]:
+    figure = figures(window, config) or _unknown_figures()
     out, into = config.scale_out_policy, config.scale_in_policy
     backlog = float(out.queue_depth_per_engine * figure.queued.reporting)
     return (
@@ -124,7 +127,7 @@ def _above(name: str, measure: Measure, threshold: float, config: AutoscalerConf
 
 
 def _below(name: str, measure: Measure, threshold: float, config: AutoscalerConfig) -> Condition:
-    """Return a scale-in condition; it holds only if all engines report."""
+    """Return a scale-in condition. It holds only if all engines report."""
     holds: bool | None = None
     if measure.by_all and measure.value is not None:
         holds = measure.value <= threshold if name == named.NO_QUEUE else measure.value < threshold
@@ -137,14 +140,14 @@ def _condition(
     return Condition(name, out, holds, measure.value, threshold, duration, measure.reporting, measure.engines)
 
 
-def _began(window: Window, name: str, at: float) -> float:
+def _streak_start(window: Window, name: str, at: float) -> float:
     since = window.held_since(name)
     return at if since is None else since
 
 
-def _within(samples: tuple[Sample, ...], now: float, config: AutoscalerConfig) -> tuple[Sample, ...]:
+def _recent(samples: tuple[Sample, ...], now: float, config: AutoscalerConfig) -> tuple[Sample, ...]:
     return tuple(sample for sample in samples if now - sample.at <= config.condition_window_secs)
 
 
-def _nothing() -> Figures:
+def _unknown_figures() -> Figures:
     return Figures(*(Measure(None, 0, 0) for _ in Figures.__dataclass_fields__))

@@ -18,12 +18,12 @@ OUT_DURATIONS = MappingProxyType(
     {TOKEN_USAGE_HIGH: 30.0, QUEUE_BACKLOG: 20.0, QUEUE_LATENCY_HIGH: 15.0, TTFT_HIGH: 15.0}
 )
 IN_DURATIONS = MappingProxyType({TOKEN_USAGE_LOW: 120.0, NO_QUEUE: 120.0, THROUGHPUT_STABLE: 60.0})
-BLIND_AFTER_SAMPLES = 3  # missing samples in a row before streaks are reset
+BLIND_AFTER_SAMPLES = 3  # consecutive missing samples after which streaks are reset
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutPolicy:
-    """Any condition triggers; `durations` are the seconds that each must hold without a break."""
+    """Scale-out policy. Any condition triggers it; `durations` are the seconds for which each must hold."""
 
     token_usage_threshold: float = 0.85
     queue_depth_per_engine: int = 10
@@ -35,7 +35,7 @@ class ScaleOutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScaleInPolicy:
-    """All conditions together trigger; throughput variance is relative to the square of its mean."""
+    """Scale-in policy, triggered by all conditions together. Variance is relative to the squared mean."""
 
     token_usage_threshold: float = 0.3
     queue_depth_threshold: int = 0

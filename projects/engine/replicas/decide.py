@@ -8,7 +8,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
 
 CRITICAL_USAGE = 0.9
-BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above this, one more engine per step
+BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above 0.7, one more engine per step of 0.1
 QUEUE_PER_ENGINE, QUEUE_STEP = 5, 20
 
 
@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Why the autoscaler does nothing although conditions may be met."""
+    """Reason why the autoscaler does nothing although conditions may be met."""
 
     DISABLED = "disabled"
     PENDING = "pending"
@@ -33,7 +33,7 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`engines` serve now; `initial` of them are never removed."""
+    """`engines` are serving now. The `initial` engines among them are never removed."""
 
     engines: int
     initial: int = 0
@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Times in seconds; the length of a cooldown depends on the last action."""
+    """Times in seconds. The length of a cooldown depends on the last action."""
 
     now: float
     last_scaled_at: float | None = None
@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`conditions` are those that led to the action; `target` is the desired number of engines."""
+    """`conditions` led to the action; `target` is the desired number of engines."""
 
     action: Action
     delta: int
@@ -64,10 +64,10 @@ def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock,
     """Return the decision; `pending` is True while another scale request is in progress."""
     judged = conditions(window, config, clock.now)
     intended = (
-        _below_minimum(fleet, config)
-        or _above_maximum(judged, fleet, config)
-        or _out(judged, window, fleet, config)
-        or _in(judged, window, fleet, config)
+        _raise_to_minimum(fleet, config)
+        or _lower_to_maximum(judged, fleet, config)
+        or _scale_out(judged, window, fleet, config)
+        or _scale_in(judged, window, fleet, config)
     )
     if not config.enabled:
         return _stay(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
@@ -79,7 +79,7 @@ def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock,
 
 
 def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
-    """Return the remaining seconds of the cooldown; a clock that was set back ends it."""
+    """Return the remaining seconds of the cooldown. A clock that was set back ends the cooldown."""
     lengths = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:
         return 0.0
@@ -88,7 +88,7 @@ def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
 
 
 def engines_to_add(figure: Figures | None, engines: int, config: AutoscalerConfig) -> int:
-    """Return how many engines to add under the current load: at least one, at most the policy's delta."""
+    """Return the number of engines to add under the current load, from 1 to the policy's delta."""
     usage = (figure.token_usage.value if figure else None) or 0.0
     queued = int((figure.queued.value if figure else None) or 0)
     by_usage = int((usage - BUSY_USAGE) / USAGE_STEP) if usage > CRITICAL_USAGE else 0
@@ -96,7 +96,7 @@ def engines_to_add(figure: Figures | None, engines: int, config: AutoscalerConfi
     return min(max(by_usage, by_queue, 1), config.scale_out_policy.max_delta)
 
 
-def _below_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
+def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
     """Scale out to the configured minimum, which needs no metrics."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
@@ -106,7 +106,9 @@ def _below_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
     return Decision(Action.OUT, delta, fleet.engines + delta, reason, ("below_min_engines",))
 
 
-def _above_maximum(judged: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
+def _lower_to_maximum(
+    judged: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig
+) -> Decision | None:
     if fleet.engines <= config.max_engines:
         return None
     minimum = max(config.max_engines, fleet.initial)
@@ -121,7 +123,7 @@ def _above_maximum(judged: tuple[Condition, ...], fleet: Fleet, config: Autoscal
     return Decision(Action.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
 
-def _out(
+def _scale_out(
     judged: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
     met = tuple(condition.name for condition in judged if condition.scales_out and condition.triggered)
@@ -136,7 +138,7 @@ def _out(
     return Decision(Action.OUT, delta, fleet.engines + delta, reason, met)
 
 
-def _in(
+def _scale_in(
     judged: tuple[Condition, ...], window: Window, fleet: Fleet, config: AutoscalerConfig
 ) -> Decision | None:
     leaving = [condition for condition in judged if not condition.scales_out]
@@ -173,6 +175,6 @@ def _stay(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None
 
 
 def _all_report(judged: tuple[Condition, ...]) -> bool:
-    """Return True if all engines report usage and queue, which they always can."""
+    """Return True if all engines report usage and queue length, which every engine can report."""
     basic = [condition for condition in judged if condition.name in {"token_usage_low", "no_queue"}]
     return all(condition.holds is not None for condition in basic)

@@ -21,7 +21,7 @@ MAX_ENGINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The check of a field; `allowed` describes it for error messages."""
+    """Check for a field; `allowed` describes the valid values in error messages."""
 
     fits: Callable[[Any], bool]
     allowed: str
@@ -69,14 +69,14 @@ RULES: Mapping[str, Rule] = {
 
 
 def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
-    """Return the settings and all problems; invalid fields get their defaults."""
+    """Return the settings and all problems. Invalid fields get their defaults."""
     if document is None:
         return AutoscalerConfig(), ()
     if not isinstance(document, Mapping):
         return AutoscalerConfig(), (Problem("", "must be a mapping", shown(document)),)
     problems: list[Problem] = []
     plain = {key: value for key, value in document.items() if key not in POLICIES}
-    values = _checked(plain, _names(AutoscalerConfig) - set(POLICIES), "", problems)
+    values = _valid_values(plain, _names(AutoscalerConfig) - set(POLICIES), "", problems)
     config = replace(AutoscalerConfig(), **values)
     out = _policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
     into = _policy(document, "scale_in_policy", ScaleInPolicy(), problems)
@@ -104,7 +104,7 @@ def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: li
         return policy
     allowed_keys = _names(type(policy)) | {SHARED_DURATION}
     plain = {key: value for key, value in value.items() if key != "durations"}
-    values = _checked(plain, allowed_keys, name, problems)
+    values = _valid_values(plain, allowed_keys, name, problems)
     durations = _durations(value, name, policy.durations, values.pop(SHARED_DURATION, None), problems)
     return replace(policy, **values, durations=durations)
 
@@ -128,17 +128,17 @@ def _durations(
         problems.append(Problem(path, f"cannot be combined with {SHARED_DURATION}"))
         return defaults
     rules = dict.fromkeys(defaults, SECONDS)
-    return {**defaults, **_checked(each, set(rules), path, problems, rules)}
+    return {**defaults, **_valid_values(each, set(rules), path, problems, rules)}
 
 
-def _checked(
+def _valid_values(
     values: Mapping[Any, Any],
     allowed_keys: Collection[str],
     path: str,
     problems: list[Problem],
     rules: Mapping[str, Rule] = RULES,
 ) -> dict[str, Any]:
-    """Return the valid values; null counts as missing."""
+    """Return the valid values. Null counts as missing."""
     valid: dict[str, Any] = {}
     for key, value in values.items():
         place = f"{path}.{key}" if path else str(key)
@@ -157,7 +157,7 @@ def _names(kind: type) -> set[str]:
 
 
 def _contradictions(config: AutoscalerConfig) -> list[Problem]:
-    """Return problems between fields that are valid by themselves."""
+    """Return problems between fields that are each valid."""
     problems: list[Problem] = []
     if config.min_engines > config.max_engines:
         allowed = f"at least min_engines, {config.min_engines}"

@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value with the number of engines that reported it, out of all; None if none did."""
+    """A value, with the number of reporting engines and of all engines; None if none reported."""
 
     value: float | None
     reporting: int
@@ -28,17 +28,17 @@ class Measure:
 
 
 def mean(sample: Sample, pick: Pick) -> Measure:
-    values = _values(sample, pick)
+    values = _reported_values(sample, pick)
     return Measure(sum(values) / len(values) if values else None, len(values), len(sample.engines))
 
 
 def total(sample: Sample, pick: Pick) -> Measure:
-    values = _values(sample, pick)
+    values = _reported_values(sample, pick)
     return Measure(sum(values) if values else None, len(values), len(sample.engines))
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of the observations within the samples, over all engines; None without any."""
+    """Return a quantile of the observations in the samples, over all engines; None without observations."""
     if not samples:
         return Measure(None, 0, 0)
     latest = samples[-1]
@@ -51,7 +51,7 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """Return the variance of the total divided by its squared mean; None for a single sample, 0 when idle.
 
-    None if an engine is missing in a sample, because its total is not comparable.
+    Also None if a sample lacks an engine, because totals are then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -67,7 +67,7 @@ def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """Merge histograms into the buckets that all of them have, where counts are exact."""
+    """Merge histograms into the buckets common to all of them, where counts are exact."""
     filled = [histogram for histogram in histograms if histogram.buckets]
     if not filled:
         return Histogram()
@@ -111,7 +111,7 @@ def _with_throughput(reading: Reading, before: float | None, seconds: float) -> 
     return replace(reading, throughput=(grown if grown >= 0 else reading.generated) / seconds)
 
 
-def _values(sample: Sample, pick: Pick) -> list[float]:
+def _reported_values(sample: Sample, pick: Pick) -> list[float]:
     return [value for reading in sample.readings if (value := pick(reading)) is not None]
 
 
@@ -120,7 +120,7 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _growth(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations between the first and last histogram, handling counter resets."""
+    """Return the observations between the first and last histograms, handling counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_step(older, newer) for older, newer in pairwise(values)]
     return merged(steps)

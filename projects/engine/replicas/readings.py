@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 class Histogram:
     """Observations since the engine started, in cumulative buckets of (upper bound, count).
 
-    Bounds ascend; the last one is infinite.
+    Bounds ascend, and the last bound is infinite.
     """
 
     buckets: tuple[tuple[float, float], ...] = ()
@@ -23,14 +23,15 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Metrics of one engine at one time; None if missing or implausible."""
+    """Metrics of one engine at one time. Values are None if missing or implausible."""
 
     engine: str
-    token_usage: float | None = None  # 0 to 1
+    token_usage: float | None = None  # from 0 to 1
     queued: float | None = None
     running: float | None = None
     throughput: float | None = None  # tokens per second
-    generated: float | None = None  # tokens since start, for engines that do not report throughput
+    # tokens generated since the start, for engines that do not report throughput
+    generated: float | None = None
     used_tokens: float | None = None
     max_tokens: float | None = None
     queue_time: Histogram | None = None
@@ -40,16 +41,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All engines of a service at one time; engines without a reading did not answer."""
+    """All engines of a service at one time. Engines without a reading did not respond."""
 
-    at: float  # seconds
+    at: float  # time in seconds
     engines: tuple[str, ...]
     readings: tuple[Reading, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The samples of the condition window, oldest first, and the start of each condition's streak."""
+    """Samples of the condition window, oldest first, and the start of each condition's streak."""
 
     samples: tuple[Sample, ...] = ()
     since: tuple[tuple[str, float], ...] = field(default=())

@@ -8,7 +8,7 @@ from typing import Any
 from projects.engine.replicas.conditions import Figures
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
 
-INFINITY = "inf"  # JSON has no number for it
+INFINITY = "inf"  # JSON has no number for infinity
 HISTOGRAMS = ("queue_time", "first_token", "inter_token")
 
 
@@ -17,7 +17,7 @@ def stored(window: Window) -> dict[str, Any]:
 
 
 def restored(data: Mapping[str, Any]) -> Window:
-    """Return the stored window; an empty mapping gives an empty window."""
+    """Return the stored window. An empty mapping gives an empty window."""
     samples = tuple(_as_sample(sample) for sample in data.get("samples", ()))
     since = data.get("since", {})
     return Window(samples, tuple((name, since[name]) for name in sorted(since)))

@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
 
 def keep_passwords(passwords: demo.Passwords) -> Path:
-    """Write the passwords to a file that only its owner can read; return its path."""
+    """Write the passwords to a file that only its owner can read; return the file's path."""
     path = home() / "demo-passwords"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
 
 def _leader() -> Lease | None:
-    """Return the lease of the current leader, None if there is none or no tables exist yet."""
+    """Return the current leader's lease, or None if there is no leader or the tables do not exist yet."""
     if Lease._meta.db_table not in connection.introspection.table_names():
         return None
     return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

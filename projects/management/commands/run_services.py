@@ -15,7 +15,7 @@ from projects.elastic.wires import Calls
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # they load every page of the web process; `make check` runs them
+    requires_system_checks = []  # system checks load every page of the web process; `make check` runs them
     help = "Scales inference services and watches their engines. Any number may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,6 +1,6 @@
 """Normalize and check addresses of inference engines.
 
-Host names are resolved when an engine is called, and the addresses are checked again then.
+Host names are resolved when an engine is called, and their addresses are checked again at that time.
 """
 
 import ipaddress
@@ -16,12 +16,12 @@ from projects.serving.addresses import BadAddress, Reach, destination, normalize
 
 
 def reach() -> Reach:
-    """Return the networks and ports that users of this installation may name as engines."""
+    """Return the networks and ports at which this installation's users may add engines."""
     return Reach(tuple(settings.BERTH_SERVICE_NETWORKS), frozenset(settings.BERTH_OWN_PORTS))
 
 
 def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return normalized addresses of engines to add. Raises BadScaling for invalid or forbidden ones."""
+    """Return normalized addresses of engines to add. Raises BadScaling for invalid or forbidden addresses."""
     normalised_urls = addresses(urls)
     problems = [
         Problem(f"engine_urls[{number}]", "is not allowed as an engine", shown(url), why)
@@ -34,7 +34,7 @@ def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses normalized and without duplicates. Raises BadScaling for invalid ones."""
+    """Return the addresses, normalized and without duplicates. Raises BadScaling for invalid addresses."""
     normalised_urls, problems = [], []
     for number, url in enumerate(urls):
         try:
@@ -49,10 +49,10 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _refusal_reason(url: str) -> str:
-    """Return why a literal address must not be called, or an empty string.
+    """Return the reason why a literal address must not be called, or an empty string.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
-    while a request waits; other refusals appear when Berth connects to the engine.
+    while a request waits. Other refusals appear when Berth connects to the engine.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

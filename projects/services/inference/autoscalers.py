@@ -17,7 +17,7 @@ from projects.services import announce, audit
 
 
 def checked_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, Any]:
-    """Return the settings with every default filled in. Raises Invalid with every problem."""
+    """Return the settings with all defaults filled in. Raises Invalid with every problem."""
     config, problems = document.parse(settings)
     if problems:
         prefix = f"{at}." if at else ""
@@ -26,7 +26,7 @@ def checked_settings(settings: Mapping[str, Any], *, at: str = "") -> dict[str, 
 
 
 def config_of(row: Autoscaler) -> AutoscalerConfig:
-    """Return the stored settings; `enabled` comes from its own column, which is switched separately."""
+    """Return the stored settings. `enabled` comes from its own column, which is switched separately."""
     config, _ = document.parse(row.settings)
     return replace(config, enabled=row.enabled)
 
@@ -37,7 +37,7 @@ def settings_in_full(row: Autoscaler) -> dict[str, Any]:
 
 
 def configure(*, acting: Acting, service: Service, settings: Mapping[str, Any]) -> Autoscaler:
-    """Replace all settings; keys that are missing get their defaults. `enabled` takes effect as well."""
+    """Replace all settings, including `enabled`. Missing keys get their defaults."""
     require(acting, Action.OPERATE, service.workload)
     checked = checked_settings(settings)
     with transaction.atomic():
@@ -51,7 +51,7 @@ def configure(*, acting: Acting, service: Service, settings: Mapping[str, Any]) 
 
 
 def enable(*, acting: Acting, service: Service, enabled: bool) -> Autoscaler:
-    """Switch the autoscaler on or off. Idempotent; metrics collected while it was off still count."""
+    """Switch the autoscaler on or off. Idempotent. Metrics collected while it was off still count."""
     require(acting, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = _locked(service)
@@ -64,7 +64,7 @@ def enable(*, acting: Acting, service: Service, enabled: bool) -> Autoscaler:
 
 
 def remember(service: Service, **columns: Any) -> None:
-    """Store columns written by the service loop, in the caller's transaction."""
+    """Store columns that the service loop writes, in the caller's transaction."""
     Autoscaler.objects.filter(service=service).update(**columns)
 
 

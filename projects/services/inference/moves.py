@@ -1,6 +1,6 @@
 """State changes of scale requests and inference engines, by compare-and-set.
 
-Every status of a request also leaves a row in its history.
+Every status of a request also adds a row to its history.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
-    """Store the request with the first row of its history, in the caller's transaction."""
+    """Store the request and the first row of its history in the caller's transaction."""
     request.save(force_insert=True)
     ScaleStep.objects.create(
         request=request, at=request.created_at, status=request.status, message=message or request.reason
@@ -61,7 +61,7 @@ def shift(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) ->
 
 
 def _record_failure(engine: InferenceEngine) -> None:
-    """Record the failure as an event: a failed engine no longer appears in lists of live engines."""
+    """Record the failure as an event, because failed engines no longer appear in lists of live engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"

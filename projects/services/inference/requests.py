@@ -35,7 +35,7 @@ WAKES = "services"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`request` is None for a dry run; `engines` are the ones to be removed."""
+    """An accepted request. `request` is None for a dry run; `engines` are the engines to be removed."""
 
     request: ScaleRequest | None
     status: str
@@ -44,7 +44,7 @@ class Accepted:
 
 
 def locked(service: Service) -> Service:
-    """Lock the service's row: every change of its engines is serialized on it."""
+    """Lock the service's row, on which all changes to its engines are serialized."""
     rows = Service.objects.select_for_update(of=("self",)).select_related("workload__project__department")
     row = rows.filter(pk=service.pk).first()
     if row is None:
@@ -70,7 +70,7 @@ def scale_out(
         if running is not None and is_same(running, "scale_out", parameters):
             return Accepted(running, running.status, "An identical request is already in progress.")
         if message := nothing_to_add(row, parameters, running, urls):
-            return _noop(acting, row, "scale_out", parameters, message, at)
+            return _complete_unchanged(acting, row, "scale_out", parameters, message, at)
         refuse_if_running(running)
         settings = settings_of(row.workload)
         request = _request(acting, row, "scale_out", parameters, settings.scale_out_timeout, at)
@@ -103,7 +103,9 @@ def scale_in(
             return Accepted(None, "DRY_RUN", _dry_run_message(removed), removed)
         refuse_if_running(running)
         if not removed:
-            return _noop(acting, row, "scale_in", parameters, "The service already has that few engines.", at)
+            return _complete_unchanged(
+                acting, row, "scale_in", parameters, "The service already has that few engines.", at
+            )
         settings = settings_of(row.workload)
         timeout = settings.scale_in_drain_timeout + settings.scale_in_shutdown_timeout + 60.0
         request = _request(acting, row, "scale_in", parameters, timeout, at)
@@ -115,7 +117,7 @@ def scale_in(
 
 
 def cancel(*, acting: Acting, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Cancel a scale-out and roll back whatever it has added. Idempotent."""
+    """Cancel a scale-out and roll back everything it has added. Idempotent."""
     service = request.service
     require(acting, Action.OPERATE, service.workload)
     at = now or timezone.now()
@@ -151,7 +153,7 @@ def cancel_many(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> list[ScaleRequest]:
-    """Cancel open scale-out requests and return them; with `dry_run`, only return them."""
+    """Cancel open scale-out requests and return them. With `dry_run`, only return them."""
     require(acting, Action.OPERATE, service.workload)
     rows = service.requests.filter(direction="scale_out").exclude(status__in=[*scaling.FINAL, "ROLLING_BACK"])
     if status_filter:
@@ -175,7 +177,7 @@ def _open_request(service: Service) -> ScaleRequest | None:
     )
 
 
-def _noop(
+def _complete_unchanged(
     acting: Acting, service: Service, direction: str, parameters: ScaleParameters, message: str, at: datetime
 ) -> Accepted:
     request = _request(acting, service, direction, parameters, 1.0, at)

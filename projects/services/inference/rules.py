@@ -29,7 +29,7 @@ class ScalingRuns(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class ScaleParameters:
-    """The parameters of a scale request; `urls` are normalized by `projects.serving.addresses`."""
+    """Parameters of a scale request. `urls` are normalized by `projects.serving.addresses`."""
 
     num_replicas: int = 0
     urls: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def settings_of(workload: Workload) -> ServiceSpec:
 
 
 def engine_count(service: Service) -> int:
-    """Count live and starting engines, without those being removed."""
+    """Count live and starting engines, excluding engines being removed."""
     live = service.engines.filter(ended_at__isnull=True).exclude(state__in=scaling.LEAVING)
     return live.count()
 
@@ -89,7 +89,7 @@ def check_target(service: Service, parameters: ScaleParameters) -> None:
 
 
 def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
-    """Return the engines to remove: the newest added ones, or exactly the ones named by address."""
+    """Return the engines to remove: the newest added engines, or exactly those given by address."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
         staying = [engine for engine in live if engine.state not in scaling.LEAVING]

@@ -15,7 +15,7 @@ WAKES = "services"
 
 
 def declare(workload: Workload, spec: WorkloadSpec, now: datetime) -> Service | None:
-    """Store the service with its initial engines, in the transaction that stores the workload."""
+    """Store the service and its initial engines, in the transaction that stores the workload."""
     role = engine_role(spec)
     if spec.service is None or role is None:
         return None
@@ -56,7 +56,7 @@ def check(spec: WorkloadSpec) -> None:
 
 
 def refuse_while_engines_live(workload: Workload) -> None:
-    """Raise Conflict while engines are live or registered with a router: their rows are still needed."""
+    """Raise Conflict while engines are live or registered with a router, because their rows are needed."""
     live = InferenceEngine.objects.filter(service__workload=workload)
     if live.filter(ended_at__isnull=True).exists() or live.exclude(router_url="").exists():
         raise Conflict("The engines of this service are still being removed. Try again in a moment.")

@@ -28,7 +28,7 @@ def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> S
 
 
 def end(*, acting: Acting, service: Service) -> Service:
-    """End the update: added engines then copy the weights of the initial ones. Idempotent."""
+    """End the update. Added engines then copy the weights of the initial engines. Idempotent."""
     require(acting, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = locked(service)

@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
 A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. A
-delivery whose task died becomes due again shortly afterwards, so it may arrive twice but is never lost.
+delivery whose task died becomes due again soon, so it may arrive twice but is never lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ EVICTION_REASONS = ("Reclaimed", "Preempted")
 
 
 def event_kind(to: str, reason: str) -> str | None:
-    """Return the event of a state change as used in `notifications`, or None if it is not reported."""
+    """Return the `notifications` event for a state change, or None if it is not reported."""
     if to == Phase.STOPPING:
         return "preempted" if reason in EVICTION_REASONS else None
     return KIND_BY_PHASE.get(Phase(to))
@@ -52,7 +52,7 @@ def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> in
     """Queue deliveries in the transaction that marks the workload. Return the number of addresses.
 
     Addresses subscribed to failures are notified as well, because the workload will neither fail nor
-    complete. If there is no address, the mail address of the submitter is used.
+    complete. If there is no address, the submitter's email address is used.
     """
     addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
     if not addresses and settings.BERTH_SENDS_MAIL:
@@ -61,7 +61,7 @@ def enqueue_unschedulable(workload: Workload, message: str, now: datetime) -> in
 
 
 def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Addressed]:
-    """Return the addresses of the document and of subscriptions, each once."""
+    """Return the addresses from the document and from subscriptions, each once."""
     entries = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     addresses_in_spec = [
         entry["to"]
@@ -70,7 +70,8 @@ def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Add
     ]
     addresses: dict[str, notify.Addressed] = {}
     for address in addresses_in_spec:
-        if channel := channel_of(address):  # documents stored before addresses were checked may have none
+        # documents stored before addresses were checked may have no channel
+        if channel := channel_of(address):
             addresses[address] = (address, channel, None)
     for kind in kinds:
         for each in notify.subscribers(workload, kind):
@@ -94,20 +95,20 @@ def deliver(delivery: int, now: datetime) -> bool:
     if not due.update(next_attempt_at=now + ATTEMPT_TIMEOUT, attempts=F("attempts") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
-    if row.attempts > MAX_ATTEMPTS:  # this delivery kills its tasks
+    if row.attempts > MAX_ATTEMPTS:  # this delivery makes its tasks crash
         _end(row, Delivery.State.GIVEN_UP, now, attempts=MAX_ATTEMPTS, last_error=WORKER_DIED)
         return False
     try:
         send(row, now)
     except DeliveryError as error:
-        _failed(row, error, now)
+        _record_failure(row, error, now)
         return False
     _end(row, Delivery.State.DELIVERED, now, last_error="")
     return True
 
 
 def enqueue_due(now: datetime) -> int:
-    """Enqueue tasks for deliveries that are due for a retry or whose task died. Return the number."""
+    """Enqueue tasks for deliveries that are due for a retry or whose task died. Return their number."""
     due = Delivery.objects.filter(state=Delivery.State.WAITING, next_attempt_at__lte=now).order_by(
         "next_attempt_at", "pk"
     )
@@ -138,7 +139,7 @@ def _content(workload: Workload, event: str, reason: str, message: str, now: dat
     }
 
 
-def _failed(row: Delivery, error: DeliveryError, now: datetime) -> None:
+def _record_failure(row: Delivery, error: DeliveryError, now: datetime) -> None:
     if error.permanent or row.attempts >= MAX_ATTEMPTS:
         _end(row, Delivery.State.GIVEN_UP, now, last_error=str(error)[:500])
         return

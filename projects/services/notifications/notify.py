@@ -22,9 +22,9 @@ Addressed = tuple[str, Channel, Subscription | None]
 
 
 def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
-    """Yield the addresses subscribed to `event` by the submitter, the project, department or platform.
+    """Yield the addresses subscribed to `event` by the submitter, project, department or platform.
 
-    Subscriptions of the submitter count only while they can see the workload.
+    The submitter's subscriptions count only while the submitter can see the workload.
     """
     project = workload.project
     places = (
@@ -35,12 +35,12 @@ def subscribers(workload: Workload, event: str) -> Iterable[Addressed]:
     if workload.submitted_by_id is not None:
         places |= Q(user=workload.submitted_by_id)
     for row in Subscription.objects.filter(places, events__contains=[event]).select_related("user"):
-        if row.user is None or _sees(row, workload):
+        if row.user is None or _can_see(row, workload):
             yield row.to, Channel(row.channel), row
 
 
 def owner_addresses(workload: Workload) -> Iterable[str]:
-    """Yield the mail address of the submitter while they can see the workload."""
+    """Yield the submitter's email address while the submitter can see the workload."""
     owner = workload.submitted_by
     if owner is None or not owner.is_active or not owner.email:
         return
@@ -109,7 +109,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_pools(now: datetime) -> int:
-    """Notify subscribers of failing pools, again every few hours, and at once when provisioning stops."""
+    """Notify subscribers of failing pools every few hours, and at once when provisioning stops."""
     count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
     for row in subscribed_to("pool"):
@@ -167,6 +167,6 @@ def _pending_content(workload: Workload, now: datetime) -> dict[str, Any]:
     }
 
 
-def _sees(row: Subscription, workload: Workload) -> bool:
+def _can_see(row: Subscription, workload: Workload) -> bool:
     assert row.user is not None, "only called for personal subscriptions"
     return visible_projects(Acting.person(row.user)).filter(pk=workload.project_id).exists()

@@ -19,7 +19,7 @@ from projects.services.quotas import owner_columns
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
-SECRET_PATH_LENGTH = 16  # the last four characters of a longer path reveal nothing
+SECRET_PATH_LENGTH = 16  # the last four characters of longer paths reveal nothing
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget")
 
 Place = User | Department | Project | None  # None: the whole platform
@@ -28,9 +28,9 @@ Place = User | Department | Project | None  # None: the whole platform
 def subscribe(
     *, acting: Acting, place: Place, to: str, events: Iterable[str], pending_minutes: int = 60
 ) -> Subscription:
-    """Subscribe to events of one's own workloads, or of a project, department or platform one administers.
+    """Subscribe to events of one's own workloads, or of an administered project, department or platform.
 
-    Raises Invalid, Conflict (duplicate, or too many), Forbidden.
+    Raises Invalid, Forbidden, or Conflict for duplicates and too many subscriptions.
     """
     _require(acting, place)
     channel, ordered_events = _checked(place, to, list(events), pending_minutes)
@@ -66,7 +66,7 @@ def require_change(acting: Acting, subscription: Subscription) -> None:
 
 
 def may_change(acting: Acting, subscription: Subscription) -> bool:
-    """Return True for one's own subscription, and for those of scopes that one administers."""
+    """Return True for one's own subscriptions and for those of scopes that one administers."""
     if subscription.user_id is not None:
         return acting.user is not None and subscription.user_id == acting.user.pk
     place = subscription.project or subscription.department
@@ -74,7 +74,7 @@ def may_change(acting: Acting, subscription: Subscription) -> bool:
 
 
 def shown_address(to: str) -> str:
-    """Return the address to display: of a hook, which is a secret, only the host and last characters."""
+    """Return the address to display: for a webhook, which is secret, only the host and last characters."""
     if channel_of(to) == Channel.MAIL:
         return to
     scheme, _, rest = to.partition("://")

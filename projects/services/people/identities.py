@@ -1,8 +1,8 @@
 """Users who sign in through the organisation's OpenID Connect provider.
 
-A returning user is identified by the provider's subject, never by a user name or e-mail address, which may
+A returning user is identified by the provider's subject, never by a user name or email address, which may
 have been reassigned. On the first sign-in, an account that an admin created without a password is linked if
-it has the e-mail address that the provider has verified. A user name alone links nothing: many providers
+its email address is the one that the provider has verified. A user name alone links nothing: many providers
 let users choose their own.
 """
 
@@ -50,17 +50,17 @@ def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, 
 def _first_sign_in(
     claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
 ) -> User:
-    """Link the account prepared for this e-mail address, or create a new one."""
+    """Link the account prepared for this email address, or create a new account."""
     acting = Acting.system("single sign-on")
     try:
         with transaction.atomic():
-            user = _account_to_link(_verified_mail(claims)) or _created(
+            user = _account_to_link(_verified_mail(claims)) or _create_user(
                 acting, claims, name_claim, may_create
             )
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_down(acting, "identify", user, after={"issuer": issuer})
     except IntegrityError:
-        # The same person signed in twice at once, or someone else has just taken the user name.
+        # The user signed in twice at the same time, or another user has just taken the user name.
         stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
         if stored is None:
             raise Forbidden(TAKEN.format(name=claims.get(name_claim))) from None
@@ -69,7 +69,7 @@ def _first_sign_in(
 
 
 def _account_to_link(mail: str) -> User | None:
-    """Return the account with this address that has neither a password nor an identity, if any."""
+    """Return the account with this address that has neither a password nor an identity, or None."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")
@@ -84,11 +84,11 @@ def _account_to_link(mail: str) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Compare addresses without case, but without folding letters of other scripts into ASCII."""
+    """Compare addresses case-insensitively, but without folding letters of other scripts into ASCII."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
-def _created(acting: Acting, claims: Mapping[str, Any], name_claim: str, may_create: bool) -> User:
+def _create_user(acting: Acting, claims: Mapping[str, Any], name_claim: str, may_create: bool) -> User:
     name = str(claims.get(name_claim) or "")
     if not NAME.fullmatch(name):
         raise Forbidden(NAMELESS.format(claim=name_claim))
@@ -108,6 +108,6 @@ def _has_identity(user: User) -> bool:
 
 
 def _verified_mail(claims: Mapping[str, Any]) -> str:
-    """Return the address that the provider has verified, or an empty string."""
+    """Return the email address that the provider has verified, or an empty string."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

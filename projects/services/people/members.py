@@ -1,4 +1,4 @@
-"""Grant and revoke roles, create users."""
+"""Grant and revoke roles, and create users."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
 def grant(*, acting: Acting, user: User, role: str, scope: Department | Project | None) -> Membership:
-    """Give the user this role in the scope, replacing an earlier one. Raises Invalid, Forbidden, NotFound."""
+    """Grant the user this role in the scope, replacing any other. Raises Invalid, Forbidden, NotFound."""
     _check(role, scope)
     require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     place: dict[str, Any] = {
@@ -61,7 +61,7 @@ def revoke(*, acting: Acting, membership: Membership) -> None:
 
 
 def create_user(*, acting: Acting, username: str, email: str = "", password: str | None = None) -> User:
-    """Create a user. Without a password they cannot sign in until one is set. Raises Invalid, Conflict."""
+    """Create a user, who cannot sign in until a password is set. Raises Invalid, Conflict."""
     require(acting, Action.ADMINISTER)
     user = User(username=username, email=email)
     try:

@@ -1,4 +1,4 @@
-"""Change a user's password and revoke what was opened with the old one."""
+"""Change a user's password and revoke access gained with the old password."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ SINGLE_SIGN_ON = (
 
 
 class WrongPassword(Invalid):
-    """The current password was not given."""
+    """The current password is wrong."""
 
     def __init__(self) -> None:
         super().__init__([Problem("current_password", "does not match your current password")])
@@ -30,7 +30,7 @@ class WrongPassword(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The stored user, the number of revoked tokens, and the token that replaces the one in use."""
+    """The stored user, the number of revoked tokens, and the replacement for the token in use."""
 
     user: User
     revoked: int
@@ -41,11 +41,10 @@ class Changed:
 def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = False) -> Changed:
     """Replace the acting user's password.
 
-    1. The current password is checked, the new one validated.
-    2. Tokens created by sign-in are revoked; with `revoke_tokens`, all others as well.
-    3. Visits to workload ports end. Other browser sessions end because each carries a hash of the
-       password. The caller renews the session of the request.
-    4. If the request came with a token created by sign-in, a new one with its scopes and expiry replaces it.
+    1. The current password is checked and the new password validated. 2. Tokens created by sign-in are
+    revoked; with `revoke_tokens`, all others as well. 3. Visits to workload ports end. Other browser sessions
+    end because each contains a hash of the password. The caller renews the session of the request. 4. If the
+    request came with a token created by sign-in, a new token with its scopes and expiry replaces it.
 
     Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """
@@ -72,7 +71,7 @@ def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = Fals
 
 
 def set_by_admin(*, acting: Acting, user: User) -> None:
-    """Record that an admin set or removed a password, and revoke what was opened with the old one."""
+    """Record that an admin set or removed a password, and revoke access gained with the old password."""
     with transaction.atomic():
         revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=True)
         audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})

@@ -1,4 +1,4 @@
-"""Issue, authenticate and revoke API tokens; only a digest of the secret is stored."""
+"""Issue, authenticate and revoke API tokens. Only a digest of the secret is stored."""
 
 import hashlib
 import secrets
@@ -34,7 +34,7 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """Return a new token and its secret, which is never shown again.
 
-    A token issued with another token has no scope and no expiry beyond that one's; by default it expires at
+    A token issued with another token cannot exceed that token's scopes and expiry; by default it expires at
     the same time. A token created by sign-in ends when the user's password changes.
     """
     owner = user or acting.user
@@ -99,7 +99,7 @@ def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete tokens revoked or expired before then; their audit rows stay. Return the number."""
+    """Delete tokens revoked or expired before `before`; their audit rows stay. Return the number deleted."""
     ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
     return ended.delete()[0]
 
@@ -116,14 +116,14 @@ def authenticate(secret: str) -> ApiToken | None:
 
 
 def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
-    """Return tokens neither revoked nor expired, with their users; also check `is_usable`."""
+    """Return tokens that are neither revoked nor expired, with their users; also check `is_usable`."""
     return ApiToken.objects.select_related("user").filter(
         Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True
     )
 
 
 def is_usable(token: ApiToken) -> bool:
-    """Return True if the user is active and, for a sign-in token, has not changed their password since."""
+    """Return True if the user is active and, for a sign-in token, has not changed the password since."""
     return token.user.is_active and (
         not token.interactive or has_session_hash(token.user, token.session_hash)
     )

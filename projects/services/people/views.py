@@ -16,11 +16,11 @@ DROPPED_KEYS = ("cursor", "csrfmiddlewaretoken", "format")
 
 
 def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
-    """Create a view of the acting user, or replace the one with that name.
+    """Create a view for the acting user, or replace the view with that name.
 
     Raises Invalid for the name, Conflict for too many views, Forbidden without a user.
     """
-    owner = _person(acting)
+    owner = _require_user(acting)
     name = name.strip()
     if not 1 <= len(name) <= 60 or "\x00" in name:
         raise Invalid([Problem("name", "is not a name", shown(name), "1 to 60 characters")])
@@ -38,14 +38,14 @@ def save_view(*, acting: Acting, name: str, query: str) -> SavedView:
 
 
 def remove_view(*, acting: Acting, view: SavedView) -> None:
-    if view.user_id != _person(acting).pk:
+    if view.user_id != _require_user(acting).pk:
         raise Forbidden("This view belongs to another user.")
     with transaction.atomic():
         audit.write_down(acting, "delete", view)
         view.delete()
 
 
-def _person(acting: Acting) -> User:
+def _require_user(acting: Acting) -> User:
     if acting.user is None:
         raise Forbidden("Only users have saved views.")
     return acting.user

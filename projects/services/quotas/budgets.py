@@ -28,10 +28,9 @@ def set_budget(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Budget:
-    """Create or change a budget; missing keys keep their values. `expected_version` 0 means "none yet".
+    """Create or change a budget. Missing keys keep their values. `expected_version` 0 means "none yet".
 
-    Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound,
-    Forbidden.
+    Requires the permission to set the owner's quota. Raises Invalid, PreconditionFailed, NotFound, Forbidden.
     """
     require_to_set(acting, owner)
     try:
@@ -44,7 +43,7 @@ def set_budget(
             for column, value in columns.items():
                 setattr(budget, column, value)
             if before != values_of(budget):
-                budget.version = _next(budget.version)
+                budget.version = _next_version(budget.version)
                 budget.save()
                 _record(acting, "set_budget", budget, before, values_of(budget))
     except IntegrityError as error:
@@ -66,7 +65,7 @@ def delete_budget(*, acting: Acting, budget: Budget, expected_version: int | Non
 
 
 def record_warning(budget: Budget, month: date, percent: int) -> bool:
-    """Record that a warning threshold was reached. Return False if it was recorded before."""
+    """Record that a warning threshold was reached. Return False if it had already been recorded."""
     _, created = BudgetWarning.objects.get_or_create(budget=budget, month=month, percent=percent)
     return created
 
@@ -121,8 +120,8 @@ def _check_version(budget: Budget | None, expected: int | None) -> None:
         )
 
 
-def _next(version: int) -> int:
-    """Derive versions from the clock, so that a new budget never reuses a deleted one's version."""
+def _next_version(version: int) -> int:
+    """Derive versions from the clock, so that a new budget never reuses the version of a deleted budget."""
     return max(version + 1, time.time_ns() // 1000)
 
 

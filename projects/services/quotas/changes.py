@@ -13,7 +13,7 @@ from projects.services.quotas.versions import remember_removed
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One quota before and after, as document values; None where there was, or is, no quota."""
+    """One quota before and after a change, as document values; None if there was or is no quota."""
 
     quota: Quota
     owner: Department | Project
@@ -53,7 +53,7 @@ def _audit(acting: Acting, each: Written, change_id: int) -> None:
 
 
 def _entry(each: Written) -> dict[str, Any]:
-    """Describe a quota by ids for lookups and names for display: history outlives its objects."""
+    """Describe a quota by ids for lookups and by names for display: history outlives its objects."""
     return {
         **_ids(each.owner),
         "kind": "department" if isinstance(each.owner, Department) else "project",

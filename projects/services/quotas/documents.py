@@ -31,7 +31,7 @@ Owner = Department | Project
 
 
 def read_draft(acting: Acting, document: Mapping[str, Any]) -> Draft:
-    """Return the draft of a document. Raises Invalid, and Forbidden for quotas the user may not set."""
+    """Return the draft in a document. Raises Invalid, and Forbidden for quotas that the user may not set."""
     problems = [
         Problem(str(key), "unknown key", shown(value), "changes, comment, expires_at")
         for key, value in document.items()
@@ -127,7 +127,7 @@ def _columns(path: str, entry: Mapping[str, Any], problems: list[Problem]) -> di
 
 
 class _Names:
-    """Look up the visible owners and pools by name; each list is read once."""
+    """Look up visible owners and pools by name. Each list is read once."""
 
     def __init__(self, acting: Acting) -> None:
         self._acting = acting

@@ -1,7 +1,7 @@
 """Apply and revert quota drafts, all or nothing.
 
-A draft is checked against the versions that its author has seen: the tag contains one for each quota of the
-draft, so that a conflict can name the quotas changed by someone else.
+A draft is checked against the versions that its author saw. Its tag contains a version for each quota in the
+draft, so that a conflict can name the quotas that another user changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ QuotaKey = tuple[int | None, int | None, int]  # department, project, pool
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The new columns of one quota, or None to remove it; `path` is its place in the document."""
+    """The new columns of one quota, or None to remove it. `path` is its place in the document."""
 
     owner: Department | Project
     pool: NodePool
@@ -48,12 +48,12 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # then values that are still unchanged are reverted
+    expires_at: datetime | None = None  # at this time, values that are still unchanged are reverted
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A change with the quota before and after it; `after` is not stored, and None if it is removed."""
+    """A change with its quota before and after. `after` is not stored, and None if the quota is removed."""
 
     change: Change
     before: Quota | None
@@ -65,8 +65,8 @@ class Drafted:
 
 
 def compare(draft: Draft, *, lock: bool = False) -> list[Drafted]:
-    """Compare each change with the stored quota. Raises Invalid with every problem of the result."""
-    stored = _stored(draft, lock=lock)
+    """Compare each change with the stored quota. Raises Invalid with every problem in the result."""
+    stored = _stored_pairs(draft, lock=lock)
     drafted = [Drafted(change, before, _after(change, before)) for change, before in stored]
     problems = [
         Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
@@ -79,12 +79,12 @@ def compare(draft: Draft, *, lock: bool = False) -> list[Drafted]:
 
 
 def tag_of(drafted: Sequence[Drafted]) -> str:
-    """Return the tag of the versions before the draft, in its order."""
+    """Return the tag of the versions before the draft, in the draft's order."""
     return "-".join(version_of(each.before) for each in drafted)
 
 
 def tag_after(drafted: Sequence[Drafted]) -> str:
-    """Return the tag of the versions written by the draft, not of later ones."""
+    """Return the tag of the versions that the draft wrote, not of later versions."""
     return "-".join(version_of(each.after) for each in drafted)
 
 
@@ -93,7 +93,7 @@ def apply_draft(
 ) -> tuple[QuotaChange | None, list[Drafted]]:
     """Apply the whole draft, or nothing. The change is None if every quota already has its values.
 
-    `expected` is the tag that the author has seen. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
+    `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_to_set(acting, owner)
@@ -111,7 +111,7 @@ def apply_draft(
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag that the change left.
+    """Return the draft that reverts a change, and the tag after that change.
 
     Raises Conflict if an owner or pool was deleted.
     """
@@ -130,7 +130,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
 def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     """Revert a change. Raises PreconditionFailed if one of its quotas has changed since.
 
-    Raises Forbidden, without details, if the user does not see every quota of the change.
+    Raises Forbidden, without details, if the user does not see every quota in the change.
     """
     seen = selectors.Scope(acting)
     if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
@@ -162,7 +162,7 @@ def _write(acting: Acting, changed: Sequence[Drafted], draft: Draft, reverts: in
     return change
 
 
-def _stored(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
+def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
     by_key = stored_quotas([(change.owner, change.pool) for change in draft.changes], lock=lock)
     return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 
@@ -212,7 +212,7 @@ def version_of(quota: Quota | None) -> str:
 
 
 def _conflict(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
-    """Describe the quotas changed since the draft was begun, and by whom."""
+    """Describe the quotas that changed since the draft was begun, and the users who changed them."""
     expected_versions = expected.split("-")
     if len(expected_versions) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft. Preview the draft again.")

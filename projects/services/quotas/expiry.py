@@ -1,6 +1,6 @@
 """Revert temporary quota changes when they expire.
 
-Quotas edited since the change keep their values; only unchanged ones are reverted.
+Only unchanged quotas are reverted. Quotas edited since the change keep their values.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ REVERTED_EARLY = "Reverted before it expired."
 
 
 def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
-    """Return a problem unless the expiry lies in the next 366 days."""
+    """Return a problem unless the expiry is within the next 366 days."""
     if now < at <= now + MAX_LIFETIME:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
@@ -46,7 +46,7 @@ def _settle(pk: int, now: datetime) -> bool:
 
 
 def _revert(change: QuotaChange) -> str:
-    """Revert the unchanged quotas. Return a sentence about the others, empty if there are none."""
+    """Revert the unchanged quotas. Return a sentence about the other quotas, or an empty string."""
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY
     try:
@@ -70,7 +70,7 @@ def _revert(change: QuotaChange) -> str:
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:
-    """Return True if the quota still is as the change left it."""
+    """Return True if the quota still has the values that the change set."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

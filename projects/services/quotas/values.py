@@ -119,7 +119,7 @@ _PARSERS: dict[str, Callable[[str, Any, Columns, list[Problem]], None]] = {
 
 
 def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> int | None:
-    """Convert to thousandths or MiB; null is unlimited."""
+    """Convert to thousandths or MiB. Null means unlimited."""
     if value is None:
         return None
     scale = SCALE[resource]
@@ -140,7 +140,7 @@ def _is_number(value: Any) -> bool:
 
 
 def value_problems(quota: Quota) -> list[Problem]:
-    """Return the problems of values that contradict each other."""
+    """Return the problems of contradictory values."""
     problems = []
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")

@@ -1,10 +1,10 @@
-"""Versions of quotas that are never reused."""
+"""Versions of quotas, which are never reused."""
 
 from projects.models import Quota, RemovedQuota
 
 
 def next_version(quota: Quota) -> int:
-    """Return the version that the row is about to be stored with."""
+    """Return the version with which the row is about to be stored."""
     if quota.pk is not None:
         return quota.version + 1
     place = {"department": quota.department, "project": quota.project, "pool": quota.pool}
@@ -13,7 +13,7 @@ def next_version(quota: Quota) -> int:
 
 
 def remember_removed(quota: Quota) -> None:
-    """Remember the version of a quota in the transaction that removes it, so that counting continues."""
+    """Store a quota's version in the transaction that removes the quota, so that versions continue."""
     RemovedQuota.objects.update_or_create(
         department=quota.department,
         project=quota.project,

@@ -25,9 +25,9 @@ def set_quota(
     values: Mapping[str, Any],
     expected_version: int | None = None,
 ) -> Quota:
-    """Create or change a quota; `values` have the keys and units of documents (gpu, limit, weight, ...).
+    """Create or change a quota. `values` have the keys and units of documents (gpu, limit, weight, ...).
 
-    A missing key keeps its value (a new quota: its default). `expected_version` 0 means "none yet".
+    A missing key keeps its value, or the default for a new quota. `expected_version` 0 means "none yet".
     Raises Invalid, PreconditionFailed, NotFound, Forbidden.
     """
     require_to_set(acting, owner)
@@ -55,7 +55,7 @@ def set_quota(
 
 
 def remove_quota(*, acting: Acting, quota: Quota, expected_version: int | None = None) -> None:
-    """Remove a quota: the owner then has quota 0 and no limit in the pool."""
+    """Remove a quota. The owner then has quota 0 and no limit in the pool."""
     owner = quota.owner
     require_to_set(acting, owner)
     with transaction.atomic():
@@ -78,7 +78,7 @@ def _check_version(quota: Quota | None, expected: int | None) -> None:
 
 
 def require_to_set(acting: Acting, owner: Department | Project) -> None:
-    """Raise Forbidden unless the user may set the quota; departments' quotas are for platform admins."""
+    """Raise Forbidden unless the user may set the quota. Only platform admins set departments' quotas."""
     require(acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(acting, Action.ADMINISTER)

@@ -15,7 +15,7 @@ from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
 from projects.services.sessions.leases import end, lease_pending, locked_session, open_calls, recover_lost
 
-MAX_CALLS = 20_000  # open calls of a session
+MAX_CALLS = 20_000  # open calls per session
 MAX_RESULT_BYTES = 16 * 2**20  # in one response, unless a single result is larger
 LAST_SEEN_INTERVAL = timedelta(seconds=5)
 MIB = 2**20
@@ -30,7 +30,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """The call of a broadcast on one node."""
+    """A broadcast's call on one node."""
 
     key: uuid.UUID
     node: int
@@ -51,13 +51,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """`children` by broadcast, one per node that was ready."""
+    """`children` are keyed by broadcast, one per node that was ready."""
 
     children: dict[uuid.UUID, list[Child]] = field(default_factory=dict)
 
 
 def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = None) -> Added:
-    """Add calls. A key that exists is ignored, so that a call sent twice runs once.
+    """Add calls. A call whose key exists is ignored, so that a call sent twice runs once.
 
     Raises Conflict if the session has ended or is full, or if no node is ready for a broadcast.
     """
@@ -85,7 +85,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
 
 
 def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
-    """Cancel calls; a running one continues, but its result is discarded."""
+    """Cancel calls. A running call continues, but its result is discarded."""
     with locked_session(session) as locked:
         for call in open_calls(locked).filter(key__in=list(keys)):
             end(locked, call, Call.Outcome.CANCELLED, {"message": "Cancelled by the client."})
@@ -93,7 +93,7 @@ def cancel_calls(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
 
 
 def take_ended(*, session: Session, after: int, now: datetime | None = None) -> list[Ended]:
-    """Return calls that ended after the number `after`, and delete those up to it."""
+    """Return calls that ended after number `after`, and delete earlier ones."""
     at = now or timezone.now()
     with locked_session(session) as locked:
         recover_lost(locked, at)
@@ -104,11 +104,11 @@ def take_ended(*, session: Session, after: int, now: datetime | None = None) -> 
             locked.received_count = after
         if at - locked.seen_at > LAST_SEEN_INTERVAL:
             locked.seen_at = at
-    return _ended_since(locked, after)
+    return _ended_calls_after(locked, after)
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete calls of sessions that ended before then. Return their number."""
+    """Delete calls of sessions that ended before `before`. Return the number deleted."""
     return _delete(Call.objects.filter(session__workload__ended_at__lt=before))
 
 
@@ -118,11 +118,11 @@ def limit() -> int:
 
 
 def _delete(calls: QuerySet[Call]) -> int:
-    """Delete calls without loading their payloads; Django loads rows because of the children."""
+    """Delete calls without loading their payloads. Django would load the rows because of the children."""
     return calls.only("pk").delete()[0]
 
 
-def _ended_since(session: Session, after: int) -> list[Ended]:
+def _ended_calls_after(session: Session, after: int) -> list[Ended]:
     rows = session.calls.filter(state=Call.State.ENDED, ended__gt=after).order_by("ended")
     sizes = list(rows.values_list("ended", "size")[:1000])
     last, total = after, 0
@@ -145,7 +145,7 @@ def _ended_since(session: Session, after: int) -> list[Ended]:
 
 
 def _children(session: Session, key: uuid.UUID) -> list[Child]:
-    """Create the calls of a broadcast, one per ready worker, or return the existing ones."""
+    """Create a broadcast's calls, one per ready worker, or return the existing calls."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():

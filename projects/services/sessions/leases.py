@@ -1,6 +1,6 @@
 """Lease session calls to workers, reclaim and complete them.
 
-Everything happens under the lock of the session's row, so that calls end in a total order and only once.
+Everything happens under the lock on the session's row, so that calls end in a total order and only once.
 """
 
 import uuid
@@ -17,15 +17,15 @@ from projects.engine.turns import PendingCall, assign_calls
 from projects.models import Call, Phase, Pod, Session, SessionWorker
 from projects.models.workloads import ENDED_PHASES, LIVE_POD_STATES
 
-CHANNEL = "calls"  # signalled with the session for its client, with the pod for its worker
-WORKER_TIMEOUT = timedelta(seconds=90)  # after which a worker's calls are requeued
+CHANNEL = "calls"  # signalled with the session to its client, and with the pod to its worker
+WORKER_TIMEOUT = timedelta(seconds=90)  # silence after which a worker's calls are requeued
 _WRITTEN = ("turn", "ended_count", "received_count", "seen_at")
-MAX_BATCH = 1000  # pending calls considered at once
+MAX_BATCH = 1000  # pending calls processed at a time
 
 
 @contextmanager
 def locked_session(session: Session) -> Iterator[Session]:
-    """Lock the session; on exit, save its changes and notify its client of ended calls."""
+    """Lock the session. On exit, save its changes and notify its client of ended calls."""
     with transaction.atomic():
         rows = Session.objects.select_for_update(of=("self",)).select_related("workload__project")
         locked = rows.defer("setup").get(pk=session.pk)
@@ -75,14 +75,14 @@ def recover_lost(session: Session, now: datetime) -> bool:
     lost_workers = list(session.workers.exclude(state=SessionWorker.State.GONE).exclude(is_live))
     for worker in lost_workers:
         mark_lost(session, worker, "the worker was lost")
-    changed = bool(lost_workers) | _end_children_of_no_node(session)
+    changed = bool(lost_workers) | _fail_calls_without_node(session)
     if lost_workers:
         lease_pending(session)
     return changed
 
 
 def mark_lost(session: Session, worker: SessionWorker, reason: str) -> None:
-    """Mark a worker as lost and requeue its calls, up to their maximum attempts."""
+    """Mark a worker as lost and requeue its calls, up to their maximum number of attempts."""
     worker.state = SessionWorker.State.GONE
     worker.save(update_fields=["state"])
     for call in open_calls(session).filter(worker=worker, state=Call.State.LEASED):
@@ -128,8 +128,8 @@ def end_message(session: Session) -> str:
     return session.error or workload.message or f"The session is {workload.phase}."
 
 
-def _end_children_of_no_node(session: Session) -> bool:
-    """Fail broadcast calls for nodes that left for good; a restarting gang gets all its nodes again."""
+def _fail_calls_without_node(session: Session) -> bool:
+    """Fail broadcast calls for nodes that left for good. A restarting gang gets all its nodes again."""
     if session.workload.phase != Phase.RUNNING:
         return False
     ranks = Pod.objects.filter(
@@ -144,7 +144,7 @@ def _end_children_of_no_node(session: Session) -> bool:
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add open broadcasts for a worker that joined later, unless its node already has them pending."""
+    """Add open broadcasts for a worker that joined later, unless they are already pending on its node."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

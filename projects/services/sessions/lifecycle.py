@@ -22,7 +22,7 @@ from projects.services.sessions.leases import CHANNEL
 from projects.services.workloads.moves import move
 
 ROLE = "worker"
-RESTARTS = 10  # of the whole gang after a worker has died
+RESTARTS = 10  # restarts of the whole gang after a worker has died
 GRACE = 30
 BOOT = """\
 import os, runpy, sys, time, urllib.request
@@ -47,7 +47,7 @@ runpy.run_module("berth.worker", run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Settings of a session besides its workload document; `setup` is opaque to the server."""
+    """A session's settings besides its workload document. `setup` is opaque to the server."""
 
     address: str
     executor: str
@@ -66,8 +66,10 @@ def open_session(
     settings: SessionSettings,
     now: datetime | None = None,
 ) -> Session:
-    """Submit a workload whose pods run calls. `document` has name, project, pools and, under `node`, the
-    resources of one node; the command is set here."""
+    """Submit a workload whose pods run calls.
+
+    `document` has name, project, pools and, under `node`, the resources of one node. The command is set here.
+    """
     at = now or timezone.now()
     node = {**document.get("node", {}), "name": ROLE}
     full_document = {key: value for key, value in document.items() if key != "node"}
@@ -124,7 +126,7 @@ def fail_session(session: Session, error: str, now: datetime | None = None) -> N
 
 
 def get_session(acting: Acting, workload: Workload, action: Action = Action.OPERATE) -> Session:
-    """Return the session of a workload. Raises NotFound, Forbidden, or Conflict without a session."""
+    """Return a workload's session. Raises NotFound, Forbidden, or Conflict without a session."""
     require(acting, action, workload)
     session = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
     if session is None:

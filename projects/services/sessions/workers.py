@@ -32,7 +32,7 @@ UNKNOWN_POD = "The pod of this worker is unknown, has ended, or does not belong 
 
 @dataclass(frozen=True, slots=True)
 class WorkerVersions:
-    """Versions of the software of a worker."""
+    """Versions of a worker's software."""
 
     python: str
     cloudpickle: str
@@ -49,7 +49,7 @@ class LeasedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The outcome of a call; an `interrupted` one is requeued."""
+    """Outcome of a call. An `interrupted` call is requeued."""
 
     number: int
     outcome: str
@@ -72,7 +72,7 @@ def pod_behind(secret: str) -> Pod:
 
 
 def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return how the worker's versions differ, or an empty string. A difference ends the session."""
+    """Return the difference between the versions, or an empty string. A difference ends the session."""
     error = _mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)
@@ -114,7 +114,7 @@ def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
 
 
 def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
-    """Return leased calls that the worker has not received, including those of lost responses."""
+    """Return leased calls that the worker has not received, including calls in lost responses."""
     record_alive(pod=pod, now=now)
     with transaction.atomic():
         rows = (
@@ -131,7 +131,7 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
 
 
 def _leased(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return leased calls not delivered or not received; a requeued call may be leased again."""
+    """Return leased calls that were not delivered or not received. A requeued call may be leased again."""
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
@@ -141,13 +141,13 @@ def _payload(call: Call) -> bytes:
 
 
 def has_changes(pod: Pod, received: Collection[int]) -> bool:
-    """Return True if there are new calls or the worker must leave; cheap enough for polling."""
+    """Return True if there are new calls or the worker must leave. Cheap enough for polling."""
     return _leased(pod, received).exists() or instructions_for(pod).leave
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """`leave`: accept no more calls. `at_once`: do not finish the running ones either."""
+    """`leave`: accept no more calls. `at_once`: do not finish running calls either."""
 
     leave: bool
     at_once: bool
@@ -161,7 +161,7 @@ def instructions_for(pod: Pod) -> Instructions:
 
 
 def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
-    """Accept results of calls; only the first result of a call counts."""
+    """Accept results of calls. Only the first result of a call counts."""
     with locked_session(pod.workload.session) as session:
         rows = open_calls(session).filter(id__in=[result.number for result in results])
         live = {call.pk: call for call in rows}
@@ -188,7 +188,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
 
 
 def _mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
-    """Compare versions: pickled functions need the same Python and cloudpickle series."""
+    """Compare versions. Pickled functions need the same Python and cloudpickle series."""
     for what, worker_version, client_version in (
         ("Python", versions.python, session.python),
         ("cloudpickle", versions.cloudpickle, session.cloudpickle),

@@ -1,4 +1,4 @@
-"""Check a submission against what exists: project, pools, deadline, commands, dependencies."""
+"""Check a submission's project, pools, deadline, commands and dependencies."""
 
 from datetime import datetime
 
@@ -15,9 +15,9 @@ NAMES_SHOWN = 20
 
 
 def project_of(acting: Acting, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
-    """Return the project of a submission. `where` is the key of the document that names it.
+    """Return the project of a submission. `where` is the document key that contains its name.
 
-    Without a name it is the only project in which the person may submit. Raises Invalid.
+    Without a name, it is the only project in which the user may submit. Raises Invalid.
     """
     if project is not None:
         if spec.project is not None and spec.project != project.name:
@@ -42,7 +42,7 @@ def _only_project(acting: Acting, where: str) -> Project:
 
 
 def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
-    """Return the pools that a document names, or else all pools that have not expired. Raises Invalid."""
+    """Return the pools listed in a document, or else all pools that have not expired. Raises Invalid."""
     expiries = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
     names = list(expiries)
     allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
@@ -69,14 +69,14 @@ def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
 
 
 def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Raise Invalid for a deadline that has passed: the workload would evict others and end at once."""
+    """Raise Invalid for a past deadline: the workload would evict others and end at once."""
     if spec.deadline is not None and spec.deadline <= at:
         received, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
         raise Invalid([Problem("deadline", "has passed", received, allowed)])
 
 
 def check_runnable(spec: WorkloadSpec) -> None:
-    """Raise Invalid for roles without a command that are not idle."""
+    """Raise Invalid for roles that have no command and are not idle."""
     allowed = "a shell command, or a list of arguments"
     problems = [
         Problem("command", f"is required for role {role.name}", "", allowed)

@@ -22,12 +22,12 @@ from projects.services.workloads.moves import move
 
 
 def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    """End a workload: at once if nothing runs, else once its pods have stopped. Idempotent."""
+    """End a workload: at once if nothing is running, otherwise once its pods have stopped. Idempotent."""
     return _wind_down(acting, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
 
 
 def suspend(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
-    """Stop a workload until it is resumed; it keeps its submission time. Idempotent."""
+    """Stop a workload until it is resumed. It keeps its submission time. Idempotent."""
     return _wind_down(acting, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
 
 
@@ -58,13 +58,13 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
             raise Conflict(f"This workload has ended ({locked.phase}). Submit it again.")
         else:
             return locked
-        _audit(acting, "resume", locked, after=(fresh := _fresh(workload)))
+        _audit(acting, "resume", locked, after=(fresh := _reload(workload)))
         wake("scheduler")
     return fresh
 
 
 def delete(*, acting: Acting, workload: Workload) -> None:
-    """Delete an ended workload with its logs and files; events and evictions stay in the history."""
+    """Delete an ended workload with its logs and files. Events and evictions stay in the history."""
     require(acting, Action.OPERATE, workload)
     with transaction.atomic():
         locked = _locked(workload)
@@ -80,7 +80,7 @@ def delete(*, acting: Acting, workload: Workload) -> None:
 
 @dataclass
 class Bulk:
-    """The outcome of a bulk operation; a refused workload does not affect the others."""
+    """Outcome of a bulk operation. A refused workload does not affect the others."""
 
     cancelled: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)
@@ -131,13 +131,13 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 now=at,
                 explanation=None,
             )
-        _audit(acting, reason.lower(), locked, after=(fresh := _fresh(workload)))
+        _audit(acting, reason.lower(), locked, after=(fresh := _reload(workload)))
         wake("scheduler")
     return fresh
 
 
 def _change_target(locked: Workload, to: str, reason: str, message: str, acting: Acting) -> None:
-    """Change the next phase of a workload that is stopping for another reason. A cancellation wins."""
+    """Change the next phase of a workload that is already stopping. A cancellation takes precedence."""
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"This workload is already stopping and will be {locked.next_phase}.")
     _set_target(locked, next_phase=to, reason=reason, message=message)
@@ -147,7 +147,7 @@ def _change_target(locked: Workload, to: str, reason: str, message: str, acting:
 
 
 def _set_target(locked: Workload, **columns: Any) -> None:
-    """Update columns and the version, so that decisions made before are checked again."""
+    """Update columns and the version, so that decisions based on the previous version are checked again."""
     Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
@@ -163,7 +163,7 @@ def _locked(workload: Workload) -> Workload:
     return fresh
 
 
-def _fresh(workload: Workload) -> Workload:
+def _reload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

@@ -4,7 +4,7 @@ from projects.models import Leftover, Pod, Workload
 
 
 def record(workload: Workload) -> None:
-    """Record pods and workspace in the transaction that deletes the workload, for later cleanup."""
+    """Record pods and workspace for later cleanup, in the transaction that deletes the workload."""
     pods = list(Pod.objects.filter(workload=workload).order_by("pk").values_list("pk", "node__pool_id"))
     rows = [Leftover(pool_id=pool, kind=Leftover.Kind.POD, name=str(pk)) for pk, pool in pods]
     rows += [

@@ -1,4 +1,4 @@
-"""Change a workload's state: compare-and-set with one event per move."""
+"""Change a workload's state by compare-and-set, with one event per move."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -31,10 +31,10 @@ def move(
 ) -> bool:
     """Move the workload from one of the `expected` phases to `to`. Return False if it is in another phase.
 
-    `columns` are written in the same statement. Reservations of a workload that stops, is suspended or has
-    ended are deleted, because those for scaling up must not outlive the run. `keep_reservations` is for a
-    workload that stops only to start in its reserved place. The caller must not pass `expected` phases from
-    which `lifecycle` does not allow the move.
+    `columns` are written in the same statement. When a workload stops, is suspended or has ended, its
+    reservations are deleted, because reservations for scaling up must not outlive the run.
+    `keep_reservations` is for a workload that stops only to start in its reserved place. The caller must not
+    pass `expected` phases from which `lifecycle` does not allow the move.
     """
     for source in expected:
         assert lifecycle.allowed(source, to), f"no move from {source} to {to}"

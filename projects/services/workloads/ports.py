@@ -1,8 +1,8 @@
 """Issue one-time links to workload ports, exchange them for visits, and check visits.
 
-Every request of a visit is checked. A visit ends with the session or token that requested it, with the user's
-permission to control the workload, with a changed password, with a deactivated account, with the run that
-opened the port, and after twelve hours in any case.
+Every request in a visit is checked. A visit ends with the session or token that requested it, with the user's
+permission to control the workload, when the password changes, when the account is deactivated, when the run
+that opened the port ends, and after twelve hours in any case.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ from projects.services.people.tokens import has_session_hash
 LINK_LIFETIME = timedelta(seconds=60)
 VISIT_LIFETIME = timedelta(hours=12)
 LAST_USED_INTERVAL = timedelta(minutes=1)
-MAX_UNUSED_LINKS = 20  # unused links of one user to one workload
+MAX_UNUSED_LINKS = 20  # unused links per user and workload
 
 
 @dataclass(frozen=True, slots=True)
 class PortAddress:
-    """The address of a pod's port, and the secret that authenticates Berth to the pod."""
+    """Address of a pod's port, and the secret that authenticates Berth to the pod."""
 
     host: str
     port: int
@@ -83,7 +83,7 @@ def issue_link(*, acting: Acting, workload: Workload, port: str, at: datetime) -
 
 
 def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> str:
-    """Exchange a link for the secret of a visit; each link works once. Raises NoVisit."""
+    """Exchange a link for the secret of a visit. Each link works once. Raises NoVisit."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
         digest=_digest(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
@@ -94,7 +94,7 @@ def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> st
 
 
 def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
-    """Return the current address behind a visit. Raises NoVisit, PortClosed."""
+    """Return the current address of a visited port. Raises NoVisit, PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
         .filter(cookie_digest=_digest(cookie), workload=workload, port=port, visit_until__gt=at)
@@ -108,7 +108,7 @@ def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> 
 
 
 def end_visits(user: User) -> int:
-    """End all visits of a user. Return their number."""
+    """End all of a user's visits. Return the number ended."""
     return PortLink.objects.filter(user=user).delete()[0]
 
 

@@ -1,6 +1,6 @@
-"""Predict what submitting a workload would do, without storing it.
+"""Predict the effect of submitting a workload, without storing it.
 
-The scheduler knows how to predict and depends on this package, so it registers its predictor here.
+The scheduler can make predictions but depends on this package, so it registers its predictor here.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from projects.services.workloads.submission import name_taken, prepared, warning
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Outcome of the next scheduling cycle if nothing else changed.
+    """Outcome of the next scheduling cycle if nothing else changes.
 
-    `outcome` is would_start, would_evict, would_wait or unschedulable. GPUs are devices or fractions of one.
+    `outcome` is would_start, would_evict, would_wait or unschedulable. GPUs are whole devices or fractions.
     """
 
     outcome: str
@@ -54,7 +54,7 @@ def register_predictor(predictor: Predictor) -> None:
 
 
 def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
-    """Return what the next scheduling cycle would do with this document.
+    """Return the predicted outcome of the next scheduling cycle for this document.
 
     Raises the errors of `submit`, and RateLimited while too many dry runs of the project are in progress.
     """

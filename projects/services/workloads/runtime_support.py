@@ -1,4 +1,4 @@
-"""Check a workload document against the runtimes of its pools, and warn about limits not enforced."""
+"""Check a workload document against its pools' runtimes, and warn about unenforced limits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +13,9 @@ POOLS_SHOWN = 5
 
 
 def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Return those of `pools` whose runtime can run the workload's image: all of them where it names none.
+    """Return those of `pools` whose runtime can run the workload's image, or all if it has no image.
 
-    Raises Invalid where none of them can, or where the document names a pool that cannot.
+    Raises Invalid if none of them can, or if the document lists a pool that cannot.
     """
     if spec.image is None:
         return list(pools)
@@ -33,7 +33,7 @@ def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
 
 
 def check_image(spec: WorkloadSpec) -> None:
-    """Check a document that is not submitted yet, such as a template. Pools that do not exist are ignored.
+    """Check an unsubmitted document, such as a template. Pools that do not exist are ignored.
 
     Raises Invalid.
     """
@@ -44,7 +44,7 @@ def check_image(spec: WorkloadSpec) -> None:
 
 
 def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
-    """Warn of limits that no runtime holds pods to; empty where all of them are enforced."""
+    """Return warnings about limits that no runtime enforces; empty if all are enforced."""
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
@@ -58,7 +58,7 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
 
 
 def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
-    """Return the capabilities by pool; a pool that was deleted meanwhile has none."""
+    """Return the capabilities by pool. A pool deleted in the meantime has none."""
     rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
     return dict.fromkeys(pools, Capabilities()) | {name: capabilities_of(runtime) for name, runtime in rows}
 

@@ -36,7 +36,7 @@ from projects.services.workloads.runtime_support import limit_warnings, pools_th
 NO_QUOTA = Bounds(0, None, None)
 
 
-MAX_GANG_GPU = 10**9  # milli-GPU of one gang
+MAX_GANG_GPU = 10**9  # milli-GPU per gang
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def submit(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """Store a new pending workload, as `submit_with_warnings` does, for callers that show no warnings."""
+    """Store a new pending workload like `submit_with_warnings`, for callers that show no warnings."""
     return submit_with_warnings(acting=acting, document=document, project=project, now=now).workload
 
 
@@ -67,7 +67,7 @@ def submit_with_warnings(
 ) -> Submission:
     """Store a new pending workload. The document may also name the project.
 
-    Raises Invalid with every problem of the document, NotFound or Forbidden for the project, Conflict if a
+    Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or Conflict if a
     live workload already has the name.
     """
     workload, spec = prepared(acting=acting, document=document, project=project, now=now)
@@ -91,7 +91,7 @@ def submit_with_warnings(
 
 
 def name_taken(workload: Workload) -> Conflict:
-    """Return the error for a name that a live workload of the project already has."""
+    """Return the error for a name that a live workload in the project already has."""
     problem = Problem(
         "name", "is already in use", shown(workload.name), "a name that no live workload of the project has"
     )
@@ -109,7 +109,7 @@ def prepared(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> tuple[Workload, WorkloadSpec]:
-    """Return the checked workload that `submit` would store; dry runs start from it."""
+    """Return the checked workload that `submit` would store. Dry runs start from it."""
     spec = parse_workload(document)
     where = "metadata.namespace" if is_manifest(document) else "project"
     project = project_of(acting, spec, project, where)
@@ -164,7 +164,7 @@ def warnings_of(workload: Workload, spec: WorkloadSpec) -> list[str]:
 
 
 def quota_warnings(workload: Workload, tree: GroupShape) -> list[str]:
-    """Return why quotas keep the workload from starting; empty if one of its pools has no such reason."""
+    """Return the reasons why quotas prevent the start; empty if there are none for one of the pools."""
     warnings = [_pool_warnings(workload, minimum_demand(tree), pool) for pool in workload.pools]
     return warnings[0] if all(warnings) else []
 
@@ -194,7 +194,7 @@ def budget_for(quota: Quota) -> admission.Allowance:
 
 
 def _audit_submission(acting: Acting, workload: Workload) -> None:
-    """Record submissions of users; engines added by a service are recorded in its scale request."""
+    """Audit users' submissions. Engines added by a service are recorded in its scale request."""
     if acting.is_system:
         return
     after = {

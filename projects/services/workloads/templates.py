@@ -24,7 +24,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MAX_PER_PROJECT = 200
 MAX_DESCRIPTION = 200
 MAX_TEXT = 64 * 1024
-DOCUMENT_PATH = "document"  # path of problems within the document
+DOCUMENT_PATH = "document"  # path prefix of problems within the document
 
 
 def set_template(
@@ -36,10 +36,10 @@ def set_template(
     description: str = "",
     expected_version: int | None = None,
 ) -> Template:
-    """Create or change a template; `expected_version` 0 means "none yet".
+    """Create or change a template. `expected_version` 0 means "none yet".
 
-    Members of the project may create templates; the author and project admins may change them. Raises
-    Invalid, Conflict (too many), PreconditionFailed, Forbidden, NotFound.
+    Members of the project may create templates. The author and project admins may change them. Raises
+    Invalid, Conflict for too many templates, PreconditionFailed, Forbidden, NotFound.
     """
     require(acting, Action.SUBMIT, project)
     _check(project, name, text, description)
@@ -68,7 +68,7 @@ def set_template(
 
 
 def delete_template(*, acting: Acting, template: Template, expected_version: int | None = None) -> None:
-    """Delete a template; workloads created from it stay."""
+    """Delete a template. Workloads created from it stay."""
     with transaction.atomic():
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=template.pk).first()
@@ -81,7 +81,7 @@ def delete_template(*, acting: Acting, template: Template, expected_version: int
 
 
 def may_change(acting: Acting, template: Template) -> bool:
-    """Return True for project admins, and for the author while they may submit to the project."""
+    """Return True for project admins, and for the author as long as they may submit to the project."""
     if may(acting, Action.OPERATE, template.project):
         return True
     is_author = acting.user is not None and template.made_by_id == acting.user.pk
@@ -122,7 +122,7 @@ def _check(project: Project, name: str, text: str, description: str) -> None:
 
 
 def check_document(project: Project, text: str) -> None:
-    """Raise Invalid unless the text could be submitted once its defaults are filled in."""
+    """Raise Invalid unless the text could be submitted with its defaults filled in."""
     if char := hidden_character(text, keep="\n\t\r"):
         raise Invalid([Problem("", f"contains the control character {char}", "", "printable characters")])
     if len(text) > MAX_TEXT:

@@ -1,4 +1,4 @@
-"""Report workloads that can never start as specified, once for each time they are pending."""
+"""Report workloads that can never start as specified, once per pending period."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,7 +12,7 @@ EVENT, REASON = "unschedulable", "Unschedulable"
 
 
 def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
-    """Report in the transaction that stores the reason. Return how many are new."""
+    """Report in the transaction that stores the reason. Return the number of new reports."""
     if not messages:
         return 0
     events_before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())

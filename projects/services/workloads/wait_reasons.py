@@ -13,5 +13,5 @@ ENDED = """
 
 
 def ended(now: datetime) -> RawSQL:
-    """Return an expression that closes the last pending reason in `wait_reasons`, if one is open."""
+    """Return an expression that closes the last pending reason in `wait_reasons`, if it is open."""
     return RawSQL(ENDED, (now,), output_field=JSONField())  # noqa: S611 (its text is fixed)

@@ -10,7 +10,7 @@ HEALTH_SECONDS = 10.0
 
 
 class OpenAIEngines:
-    """vLLM and other engines with this API; none of them copies weights between serving engines."""
+    """vLLM and other engines with this API. None of them copies weights between serving engines."""
 
     kind = "openai"
     syncs_weights = False
@@ -19,7 +19,7 @@ class OpenAIEngines:
         self.wire = wire
 
     def health(self, engine: str) -> None:
-        """Use the list of models for servers without a health endpoint."""
+        """Check health, with the list of models for servers without a health endpoint."""
         answer = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
         if answer.status == HTTPStatus.NOT_FOUND:
             answer = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
@@ -57,7 +57,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number from the metrics, if there are any."""
+        """Read the number from the metrics, if available."""
         try:
             metrics = reading(engine, self.metrics(engine))
         except ServingError as error:

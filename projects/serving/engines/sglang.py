@@ -15,7 +15,7 @@ HEALTH_SECONDS = 20.0  # a health check generates a token after the requests in 
 PARAMETERS = (
     "model_path", "dtype", "quantization", "context_length", "tp_size", "pp_size", "kv_cache_dtype",
 )  # fmt: skip
-FIRST_PORT, PORTS = 20_000, 9_000  # below 30000, SGLang's own, and below ephemeral ports
+FIRST_PORT, PORTS = 20_000, 9_000  # below SGLang's own ports from 30000, and below ephemeral ports
 SENDER, RECEIVER = 0, 1
 MOST_RANKS = 1024
 
@@ -49,9 +49,10 @@ class SGLangEngines:
         return str(info) or None
 
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
-        """Connect the ranks at ports of the seed's machine, then send the weights.
+        """Connect the ranks at ports on the seed's machine, then send the weights.
 
-        Each call returns only once the other engine has joined, so both are made concurrently."""
+        Each call returns only once the other engine has joined, so both calls are made concurrently.
+        """
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
             info = f"the seed has {ranks[seed]} ranks and this engine has {ranks[to]}"
@@ -76,7 +77,7 @@ class SGLangEngines:
         self._do(engine, "/update_weight_version", {"new_version": version, "abort_all_requests": False})
 
     def pause(self, engine: str) -> None:
-        """Pause in `retract` mode, in which requests wait and are computed again; the default aborts them."""
+        """Pause in `retract` mode: requests wait and are recomputed. The default mode aborts them."""
         self.wire.post(engine, "/pause_generation", {"mode": "retract"}).or_refused()
 
     def resume(self, engine: str) -> None:
@@ -86,7 +87,7 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").or_refused()
 
     def running_requests(self, engine: str) -> int | None:
-        """Use the load endpoint if there is one, because the gauges lag behind."""
+        """Use the load endpoint if available, because the gauges lag behind."""
         answer = self.wire.get(engine, "/v1/loads")
         if answer.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, answer.or_refused().json().get("loads"))
@@ -103,7 +104,7 @@ class SGLangEngines:
         return answer.or_refused().json()
 
     def _do(self, engine: str, path: str, body: Mapping[str, Any], seconds: float | None = None) -> None:
-        """Call an endpoint that answers with `success` and a message."""
+        """Call an endpoint that responds with `success` and a message."""
         answer = self.wire.post(engine, path, body, seconds=seconds)
         if answer.status == HTTPStatus.BAD_REQUEST:
             raise ServingError(ErrorKind.REFUSED, engine, _message(answer))

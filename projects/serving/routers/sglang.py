@@ -1,7 +1,7 @@
 """Register engines with sglang-router.
 
-The router has no mark for engines that should get no new requests, and its health checks run only once a
-minute. Such engines are therefore removed from its list; running requests still complete.
+The router cannot mark engines that should get no new requests, and its health checks run only once a minute.
+Such engines are therefore removed from its list. Their running requests still complete.
 """
 
 import time
@@ -18,7 +18,7 @@ NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 
 
 class SGLangRouter:
-    """`seconds` is the time allowed for the router to find an engine healthy, or to remove it."""
+    """`seconds` is the time allowed for the router to find an engine healthy or to remove it."""
 
     kind = "sglang"
 
@@ -26,7 +26,7 @@ class SGLangRouter:
         self.wire, self.address, self.seconds = wire, address, seconds
 
     def register(self, engine: str, *, model: str) -> None:
-        """Register the engine; the router asks it for its model."""
+        """Register the engine. The router asks the engine for its model."""
         listed = self._listed()
         if listed is None:
             self._legacy_add(engine)
@@ -61,7 +61,7 @@ class SGLangRouter:
         return tuple(_worker(address, listed[address]) for address in sorted(listed))
 
     def running_requests(self, engine: str) -> int | None:
-        """Return None: what the router counts depends on its balancing policy."""
+        """Return None, because the router's count depends on its balancing policy."""
         return None
 
     def _listed(self) -> dict[str, dict[str, Any]] | None:
@@ -83,7 +83,7 @@ class SGLangRouter:
             time.sleep(STEP_SECONDS)
 
     def _legacy_add(self, engine: str) -> None:
-        """Add an engine to an older router, which answers only once the engine is healthy."""
+        """Add an engine to an older router, which responds only once the engine is healthy."""
         try:
             answer = self.wire.post(self.address, "/add_worker", query={"url": engine}, seconds=self.seconds)
         except ServingError as error:
@@ -111,7 +111,7 @@ def _worker(address: str, info: dict[str, Any]) -> Worker:
 
 
 def _normalized(url: str) -> str:
-    """Return the normalized URL; URLs not written by Berth stay as they are."""
+    """Return the normalized URL. URLs not written by Berth stay unchanged."""
     try:
         return normalize(url)
     except BadAddress:

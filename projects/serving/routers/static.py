@@ -1,10 +1,10 @@
 """A router that is an nginx upstream in a file, which is replaced atomically.
 
-The file is the only state: each call reads it again, so a restarted process continues from it. After each
-change, a command configured by the administrator reloads nginx; a failed reload is retried.
+The file is the only state. Each call reads it again, so a restarted process continues from it. After each
+change, a command configured by the administrator reloads nginx. A failed reload is retried.
 
-nginx resolves host names when it reloads, and by then a name may resolve to an address that Berth must not
-call. The file therefore contains only IP addresses that were resolved and checked here.
+nginx resolves host names when it reloads. By then, a name may resolve to an address that Berth must not call.
+The file therefore contains only IP addresses that were resolved and checked here.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ Resolve = Callable[[str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One engine in the file; `server` is its checked address and port in nginx syntax."""
+    """One engine in the file. `server` is its checked address and port in nginx syntax."""
 
     server: str
     healthy: bool
@@ -73,14 +73,14 @@ class StaticList:
             listed[engine] = Listed(self._server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the listed engines, without those whose name now resolves to another address."""
+        """Return the listed engines, except those whose name now resolves to another address."""
         listed = self._read()
         return tuple(
             Worker(one, listed[one].healthy) for one in sorted(listed) if self._is_current(one, listed)
         )
 
     def running_requests(self, engine: str) -> int | None:
-        """Return None: a file does not count requests."""
+        """Return None, because a file does not count requests."""
         return None
 
     @contextmanager
@@ -136,7 +136,7 @@ class StaticList:
         try:
             return self._server(engine, listed) == listed[engine].server
         except ServingError:
-            return True  # the listed address was checked before, and there is no newer one
+            return True  # the listed address was checked before, and there is no newer address
 
     def _checked(self, engine: str, listed: Mapping[str, Listed]) -> Listed:
         """Resolve a line with a host name, as written by older releases."""
@@ -193,7 +193,7 @@ def _require_plain(engine: str) -> None:
 
 
 def _server_at(address: str, engine: str) -> str:
-    """Return address and port in nginx syntax; the protocol is configured beside the upstream."""
+    """Return address and port in nginx syntax. The protocol is configured next to the upstream."""
     parts = urlsplit(engine)
     host, port = ipaddress.ip_address(address), parts.port or PORTS[parts.scheme]
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

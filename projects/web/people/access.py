@@ -62,7 +62,7 @@ class PersonForm(forms.Form):
 @dataclass(frozen=True, slots=True)
 class Member:
     row: Membership
-    email: str  # empty for users who do not administer the scope of the role
+    email: str  # empty unless the user administers the scope of the role
 
 
 MEMBERS: tuple[Column[Member], ...] = (
@@ -95,7 +95,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     context = {
         "people": people,
         "members": [
-            (member.row, member.email, may(request.acting, _needed(member.row), member.row))
+            (member.row, member.email, may(request.acting, _required_action(member.row), member.row))
             for member in people.rows
         ],
         "tokens": mine,
@@ -164,7 +164,7 @@ def add_user(request: Request) -> HttpResponse:
 
 
 def grantable(acting: Acting) -> list[tuple[str, str]]:
-    """Return key and title of every scope in which the user may grant roles."""
+    """Return the key and title of every scope in which the user may grant roles."""
     return list(_grantable(acting))
 
 
@@ -220,7 +220,7 @@ def _place_in_words(row: Membership) -> str:
     return " / ".join(filter(None, _place(row)[:2])) or "The whole platform"
 
 
-def _needed(row: Membership) -> Action:
+def _required_action(row: Membership) -> Action:
     return Action.GRANT if row.project_id or row.department_id else Action.ADMINISTER
 
 

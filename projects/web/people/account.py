@@ -66,7 +66,7 @@ def password(request: Request) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                changed = _changed(request, form)
+                changed = _change_password(request, form)
             except RateLimited as error:
                 form.add_error(None, f"Too many attempts. {error.detail}")
                 status = error.status
@@ -86,8 +86,8 @@ def password(request: Request) -> HttpResponse:
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 
-def _changed(request: Request, form: PasswordForm) -> passwords.Changed:
-    """Change the password; this browser stays signed in. Raises RateLimited and errors of the service."""
+def _change_password(request: Request, form: PasswordForm) -> passwords.Changed:
+    """Change the password. This browser stays signed in. Raises RateLimited and the service's errors."""
     values = form.cleaned_data
     with password_attempt(request, request.user.get_username(), passwords.WrongPassword):
         changed = passwords.change(

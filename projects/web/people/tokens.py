@@ -1,4 +1,4 @@
-"""Page of API tokens; a secret is shown once."""
+"""Page of API tokens. A secret is shown once."""
 
 from datetime import timedelta
 

@@ -73,14 +73,14 @@ def add(request: Request) -> HttpResponse:
             take_faults(form, error)
         else:
             return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
-    return _answer(request, form, "New budget", "Create budget")
+    return _form_response(request, form, "New budget", "Create budget")
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str) -> HttpResponse:
     owner = owner_named(request, kind, name)
-    _may_set(request, owner)
+    _require_permission(request, owner)
     initial = _initial(_present(request.acting, owner))
     form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
     if request.method == "POST" and form.is_valid():
@@ -90,19 +90,21 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
         except PreconditionFailed:
             now = _present(request.acting, owner)
             form = BudgetForm(initial=_initial(now), auto_id="budget_%s")
-            return _answer(request, form, f"Budget of {owner}", "Save budget", text=OVERTAKEN, status=412)
+            return _form_response(
+                request, form, f"Budget of {owner}", "Save budget", text=OVERTAKEN, status=412
+            )
         except BerthError as error:
             take_faults(form, error)
         else:
             return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
-    return _answer(request, form, f"Budget of {owner}", "Save budget")
+    return _form_response(request, form, f"Budget of {owner}", "Save budget")
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str) -> HttpResponse:
     owner = owner_named(request, kind, name)
-    _may_set(request, owner)
+    _require_permission(request, owner)
     budget = _present(request.acting, owner)
     if budget is None:
         raise Http404
@@ -121,20 +123,20 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
 
 
 def budgetable(acting: Acting) -> Iterator[Owner]:
-    """Yield the departments and projects whose budget the user may set, in two queries."""
+    """Yield the departments and projects whose budgets the user may set, in two queries."""
     if may(acting, Action.ADMINISTER):
         yield from departments(acting)
     yield from projects(acting).filter(department__in=administered_departments(acting))
 
 
 def budget_setter(acting: Acting) -> Callable[[Owner], bool]:
-    """Return a function that tells whether the user may set the budget of an owner."""
+    """Return a function that returns True if the user may set an owner's budget."""
     everywhere = may(acting, Action.ADMINISTER)
     mine = set(administered_departments(acting).values_list("pk", flat=True))
     return lambda owner: everywhere if isinstance(owner, Department) else owner.department_id in mine
 
 
-def _may_set(request: Request, owner: Owner) -> None:
+def _require_permission(request: Request, owner: Owner) -> None:
     require(request.acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(request.acting, Action.ADMINISTER)
@@ -158,7 +160,7 @@ def _values(form: BudgetForm) -> dict[str, Any]:
     return {key: form.cleaned_data[key] for key in ("gpu_hours", "warn_at")}
 
 
-def _answer(
+def _form_response(
     request: Request, form: BudgetForm, title: str, label: str, *, text: str = "", status: int | None = None
 ) -> HttpResponse:
     context = {

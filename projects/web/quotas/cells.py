@@ -19,7 +19,7 @@ THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 class Field:
     """A field of the grid. `kind`: amount, whole, weight, rank or flag. `path`: its key in the service.
 
-    `adds_up`: the sum over the projects is shown beside the value of their department.
+    `adds_up`: the sum over the projects is shown next to their department's value.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """Text of the value of a new quota."""
+        """A new quota's value as text."""
         return cell_text(self, self.default)
 
 
@@ -68,7 +68,7 @@ def cell_text(field: Field, value: Any) -> str:
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the value in units of the service; invalid text stays text, which the service refuses."""
+    """Return the value in the service's units. Invalid text stays text, which the service rejects."""
     word = text.strip().lower()
     if field.kind == "flag":
         return True if word in YES else False if word in NO else text
@@ -83,14 +83,14 @@ def read(field: Field, text: str) -> Any:
 
 
 def removes(text: str) -> bool:
-    """Return whether the text removes the quota, which differs from a quota of 0."""
+    """Return True if the text removes the quota, which differs from a quota of 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 
 def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
-    """Return the values typed into the cells of one quota as a document for the service.
+    """Return the values entered in one quota's cells as a document for the service.
 
-    `alike`: the quota has one weight for all resources; otherwise CPU and memory keep their own weights.
+    `alike`: the quota has one weight for all resources. Otherwise CPU and memory keep their own weights.
     """
     values: dict[str, Any] = {}
     for name, text in typed.items():
@@ -105,13 +105,13 @@ def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
 
 
 def field_at(path: str, typed: Iterable[str]) -> str:
-    """Return the field of an error of the service, or the first typed field if the error names none."""
+    """Return the field of a service error, or the first entered field if the error has none."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(typed), "gpu")
 
 
 def _number(word: str) -> float | None:
-    """Parse a number, also as spreadsheets write it: 1,500 or 1 500."""
+    """Parse a number, including spreadsheet formats: 1,500 or 1 500."""
     plain = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
     plain = plain.replace(",", "") if THOUSANDS.fullmatch(plain) else plain
     try:

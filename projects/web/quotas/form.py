@@ -60,10 +60,10 @@ class QuotaForm(forms.Form):
     limit_memory_mib = _amount("Memory limit, MiB", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values when the form was opened
+    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
 
     def values(self) -> dict[str, Any]:
-        """Return the values as arguments of the service."""
+        """Return the values as arguments for the service."""
         data = self.cleaned_data
         weight: Any = data["weight"]
         if "weight" in self.initial and weight == self.initial["weight"] and "weights" in self.initial:
@@ -90,7 +90,7 @@ def initial_of(quota: Quota | None) -> dict[str, Any]:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a quota document as fields of the form."""
+    """Return a quota document as form fields."""
     weights = values["weight"]
     return {
         **{key: values[key] for key in ("gpu", "cpu", "memory_mib", "rank", "over_quota")},
@@ -101,7 +101,7 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return the form on top of the stored quota: untouched fields get the stored values, others stay."""
+    """Return the form updated from the stored quota: untouched fields get stored values, others stay."""
     present = initial_of(quota)
     seen, typed = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {
@@ -118,18 +118,18 @@ def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
 
 
 def differing(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
-    """Yield title, stored value and typed value of the fields that saving would overwrite."""
+    """Yield the title, stored value and entered value of the fields that saving would overwrite."""
     for name in FIELDS:
         now, typed = form.initial.get(name), form.cleaned_data.get(name)
         if now != typed:
-            yield str(form.fields[name].label), _shown(now), _shown(typed)
+            yield str(form.fields[name].label), _displayed_value(now), _displayed_value(typed)
 
 
 def _whole(number: float | None) -> float | None:
     return None if number is None else _plain(number)
 
 
-def _shown(value: Any) -> str:
+def _displayed_value(value: Any) -> str:
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -138,5 +138,5 @@ def _shown(value: Any) -> str:
 
 
 def _plain(number: float) -> float:
-    """Return 2.0 as 2."""
+    """Convert 2.0 to 2."""
     return int(number) if number.is_integer() else number

@@ -1,4 +1,4 @@
-"""Pages that set and remove a quota, with conflicts shown."""
+"""Pages that set and remove a quota and show conflicts."""
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -20,7 +20,7 @@ from projects.web.quotas.form import FIELD_OF, QuotaForm, differing, initial_of,
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
-    _may_set(request, owner)
+    _require_permission(request, owner)
     quota = present_quota(owner, where)
     if request.method == "GET":
         form = QuotaForm(initial=initial_of(quota), auto_id="quota_%s")
@@ -48,7 +48,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
-    _may_set(request, owner)
+    _require_permission(request, owner)
     quota = present_quota(owner, where)
     if quota is None:
         raise Http404
@@ -94,7 +94,7 @@ def form_page(
 def _show_conflict(
     request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
 ) -> HttpResponse:
-    """Show the form again after a concurrent change, with typed values on top of the stored ones."""
+    """Show the form again after a concurrent change, with entered values on top of the stored values."""
     quota = present_quota(owner, pool)
     again = merged(form, quota)
     stored = Audit.objects.filter(object_type="quota", object_id=str(quota.pk)) if quota is not None else None
@@ -106,8 +106,8 @@ def _show_conflict(
     return form_page(request, owner, pool, quota, again, status=412, **more)
 
 
-def _may_set(request: Request, owner: Department | Project) -> None:
-    """Raise NotFound or Forbidden unless the user may set the quota, for departments as platform admin."""
+def _require_permission(request: Request, owner: Department | Project) -> None:
+    """Raise NotFound or Forbidden unless the user may set the quota. Departments require a platform admin."""
     require(request.acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(request.acting, Action.ADMINISTER)

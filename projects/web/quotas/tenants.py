@@ -52,7 +52,7 @@ def add_department(request: Request) -> HttpResponse:
             take_faults(form, error)
         else:
             return done(request, f"Department {made} created. Set its quota next.", to=reverse("quotas"))
-    return _answer(request, form, "New department", "Create department")
+    return _form_response(request, form, "New department", "Create department")
 
 
 @signed_in
@@ -68,7 +68,7 @@ def add_project(request: Request, name: str) -> HttpResponse:
             take_faults(form, error)
         else:
             return done(request, f"Project {made} created. Set its quota next.", to=reverse("quotas"))
-    return _answer(request, form, f"New project in {department}", "Create project")
+    return _form_response(request, form, f"New project in {department}", "Create project")
 
 
 @signed_in
@@ -88,7 +88,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
             take_faults(form, error)
         else:
             return done(request, f"Settings of {tenant} saved.", to=reverse("quotas"))
-    return _answer(request, form, f"Settings of {tenant}", "Save settings")
+    return _form_response(request, form, f"Settings of {tenant}", "Save settings")
 
 
 @signed_in
@@ -127,7 +127,7 @@ def _edit(acting: Acting, tenant: Department | Project, changes: dict[str, objec
         tenants.edit_project(acting=acting, project=tenant, changes=changes)
 
 
-def _answer(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:
+def _form_response(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:
     context = {
         "form": form,
         "title": title,

@@ -1,4 +1,4 @@
-"""Charts of metrics of a service's engines: cache usage, queue, latency and engine count."""
+"""Charts of a service's engine metrics: cache usage, queue, latency and engine count."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 
 SPAN = timedelta(hours=1)
-MOST_POINTS = 400  # points in one chart; the CSV file has all
+MOST_POINTS = 400  # points per chart; the CSV file has all points
 
 DATA_HEADS = (
     "Time", "Serving, engines", "Reporting, engines", "Token cache usage, %", "Queued, requests",
@@ -24,7 +24,7 @@ Pick = Callable[[MetricsPoint], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Time range of a chart; a sample is valid for `longest_gap` seconds."""
+    """Time range of a chart. A sample is valid for `longest_gap` seconds."""
 
     begin: datetime
     end: datetime
@@ -33,7 +33,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`threshold` is drawn as a line, in the chart's unit; `now` is the latest value."""
+    """`threshold` is drawn as a line, in the chart's unit. `now` is the latest value."""
 
     key: str
     title: str
@@ -46,12 +46,12 @@ class Chart:
 
 
 def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
-    """Return the charts of a service, none without a sample in the last hour."""
+    """Return a service's charts, or none without a sample in the last hour."""
     points = _points(service, now)
     if not points:
         return []
     stride = -(-len(points) // MOST_POINTS)
-    points = points[::-stride][::-1]  # keeps the latest
+    points = points[::-stride][::-1]  # keep the latest point
     out = config.scale_out_policy
     usage = out.token_usage_threshold * 100
     backlog = float(out.queue_depth_per_engine * max(points[-1].engines, 1))
@@ -66,7 +66,7 @@ def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list
 
 
 def data_of(service: Service, now: datetime) -> Iterator[list[Any]]:
-    """Yield the samples of the charts as CSV rows; unknown values are empty."""
+    """Yield the samples of the charts as CSV rows. Unknown values are empty."""
     usage, queued, latency = (
         _pick("avg_token_usage", 100),
         _pick("total_queue_reqs", 1),
@@ -91,7 +91,7 @@ def _pick(name: str, factor: float) -> Pick:
 def _chart(
     key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float, axis: Axis,
 ) -> Chart:  # fmt: skip
-    """Draw unknown values and times without samples as unknown, not as zero."""
+    """Draw unknown values and times without samples as gaps, not as zero."""
     times, values = _steps(points, pick, axis)
     measured = [round(value) if value is not None else 0 for value in values]
     most = max([*measured, 1])
@@ -111,7 +111,7 @@ def _chart(
 
 
 def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
-    """Return times and values; a value that no later sample confirms soon becomes unknown."""
+    """Return times and values. A value that no later sample confirms soon becomes unknown."""
     times, values = list[float](), list[float | None]()
     following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]
     for point, until in zip(points, following, strict=True):

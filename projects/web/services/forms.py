@@ -150,14 +150,14 @@ def settings(request: Request, service: str) -> HttpResponse:
         try:
             autoscalers.configure(acting=request.acting, service=row, settings=form.cleaned_data["settings"])
         except BerthError as error:
-            _take_yaml_faults(form, error)
+            _add_settings_errors(form, error)
         else:
             return done(request, f"Autoscaler settings of {row} saved.", to=_page(row))
     return _form(request, form, title=f"Autoscaler of {row}", label="Save settings", back=_page(row))
 
 
-def _take_yaml_faults(form: forms.Form, error: BerthError) -> None:
-    """Attach all problems to the field of settings."""
+def _add_settings_errors(form: forms.Form, error: BerthError) -> None:
+    """Attach all problems to the settings field."""
     for problem in getattr(error, "problems", ()):
         form.add_error("settings", str(problem))
     if not form.errors:

@@ -38,7 +38,7 @@ TITLES = {
 }
 IN_SECONDS = ("queue_latency_high", "ttft_high")
 
-Listed = tuple[Service, ScaleRequest | None]  # with its active request
+Listed = tuple[Service, ScaleRequest | None]  # a service with its active request
 COLUMNS: tuple[Column[Listed], ...] = (
     Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
     Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
@@ -116,7 +116,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "requests": requests,
         "scaler": scaler,
         "config": config,
-        "conditions": [_shown(one) for one in conditions(window, config, now.timestamp())],
+        "conditions": [_condition_row(one) for one in conditions(window, config, now.timestamp())],
         "figures": snapshot(window, config),
         "charts": charts_of(service, config, now),
         "history": service.scalings.order_by("-id")[:SHOWN],
@@ -133,7 +133,7 @@ def _engines(service: Service) -> list[tuple[InferenceEngine, Pod | None]]:
 
 
 def _progress(request: ScaleRequest) -> dict[str, Any]:
-    """Return the states of a request with the times at which they were entered, and its pending reason."""
+    """Return a request's states with the times at which they were entered, and its pending reason."""
     entered = {step.status: step.at for step in request.steps.all()}
     way = list(WAYS[request.direction])
     if request.mode == "external" and request.direction == "scale_out":
@@ -152,7 +152,7 @@ def _progress(request: ScaleRequest) -> dict[str, Any]:
     }
 
 
-def _shown(one: Condition) -> dict[str, Any]:
+def _condition_row(one: Condition) -> dict[str, Any]:
     unit = " s" if one.name in IN_SECONDS else ""
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"

@@ -21,9 +21,9 @@ MOST = 200
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel(request: Request) -> HttpResponse:
-    """Show the confirmation (GET), or cancel (POST); workloads that the user may not cancel are left out."""
+    """Show the confirmation (GET), or cancel (POST). Workloads that the user may not cancel are left out."""
     query = request.POST if request.method == "POST" else request.GET
-    named = _named(request, query.getlist("w"))
+    named = _visible_workloads(request, query.getlist("w"))
     mine = [each for each in named if may(request.acting, Action.OPERATE, each)]
     if request.method == "POST":
         outcome = bulk_cancel(acting=request.acting, workloads=mine)
@@ -53,8 +53,8 @@ def cancel(request: Request) -> HttpResponse:
     )
 
 
-def _named(request: Request, ids_as_text: Iterable[str]) -> list[Workload]:
-    """Return the live workloads among the ids that the user may see."""
+def _visible_workloads(request: Request, ids_as_text: Iterable[str]) -> list[Workload]:
+    """Return the live workloads with these ids that the user may see."""
     ids = []
     for text in list(ids_as_text)[:MOST]:
         try:

@@ -11,7 +11,7 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the list. `sort` is its sort key, empty if the list cannot be sorted by it."""
+    """A column of the list. `sort` is its sort key, or empty if the column is not sortable."""
 
     title: str
     sort: str = ""
@@ -67,7 +67,7 @@ ALWAYS: tuple[tuple[str, Tell], ...] = (
 
 
 def in_file(keys: Iterable[str]) -> tuple[tuple[str, Tell], ...]:
-    """Return the columns of the CSV file for these columns of the list."""
+    """Return the CSV file's columns for these columns of the list."""
     return (*ALWAYS, *(each for key in keys for each in FILE[key]))
 
 

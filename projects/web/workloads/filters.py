@@ -37,7 +37,7 @@ COUNTED_TO = 10_000
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters from the query parameters of the page, without invalid values."""
+    """Filters from the page's query parameters, without invalid values."""
 
     state: str
     project: str
@@ -77,12 +77,12 @@ def listed(acting: Acting, filters: Filters, *, any_state: bool = False) -> Quer
     if filters.mine:
         rows = rows.filter(submitted_by=acting.user)
     if filters.search:
-        rows = rows.filter(_matching(filters.search))
+        rows = rows.filter(_search_condition(filters.search))
     return rows
 
 
 def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
-    """Return name, title and number of workloads of each state under the other filters."""
+    """Return the name, title and number of workloads for each state under the other filters."""
     by_phase = dict(
         listed(acting, filters, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
     )
@@ -92,8 +92,8 @@ def counts(acting: Acting, filters: Filters) -> list[tuple[str, str, int]]:
     ]
 
 
-def _matching(words: str) -> Q:
-    """Match a part of the name, or a label as key=value."""
+def _search_condition(words: str) -> Q:
+    """Match a part of the name, or a label given as key=value."""
     key, equals, value = words.partition("=")
     if equals and key:
         return Q(labels__contains={key: value})

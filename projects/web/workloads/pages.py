@@ -25,7 +25,7 @@ from projects.web.workloads.filters import SORTS, counts, filters_of, listed
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An action on a workload, with the texts of its confirmation."""
+    """An action on a workload, with its confirmation texts."""
 
     title: str
     warning: str
@@ -118,7 +118,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
 
 
 def _plain_query(request: Request) -> str:
-    """Return the query that a saved view stores, to mark the view that is open."""
+    """Return the query that a saved view stores, to mark the open view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()
@@ -144,7 +144,7 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def steps_for(workload: Workload) -> list[str]:
-    """Return the actions that are possible in the phase of the workload."""
+    """Return the actions that are possible in the workload's phase."""
     if workload.phase in ("completed", "failed", "cancelled"):
         return ["delete"]
     if workload.phase == "suspended" or workload.next_phase == "suspended":

@@ -15,7 +15,7 @@ from projects.visits.links import link_to
 @signed_in
 @require_POST
 def open_port(request: Request, workload_id: uuid.UUID, port: str) -> HttpResponse:
-    """Return a page that forwards to the port: forms may not redirect to another origin."""
+    """Return a page that forwards to the port, because forms may not redirect to another origin."""
     workload = find_workload(request.acting, workload_id)
     url, _ = link_to(acting=request.acting, workload=workload, port=port, at=timezone.now())
     answer = render(request, "projects/workloads/port.html", {"workload": workload, "port": port, "url": url})
