@@ -137,7 +137,7 @@ def may(acting: Acting, action: Action, obj: Any = None) -> bool:
 def require(acting: Acting, action: Action, obj: Any = None) -> None:
     """Raise NotFound if the object is not visible, or Forbidden if only the action is not allowed."""
     if obj is not None and not _can_see(acting, obj):
-        raise NotFound(f"There is no {_kind(obj)} of that name or id.")
+        raise NotFound(f"There is no {_kind(obj)} with that name or id.")
     if not may(acting, action, obj):
         missing = SCOPE_NEEDED[action]
         if missing not in acting.scopes:

@@ -174,14 +174,14 @@ def find_grantee(username: str) -> User | None:
 def find_department(acting: Acting, name: str) -> Department:
     department = departments(acting).filter(name=name).first()
     if department is None:
-        raise NotFound(f"There is no department named {name[:80]!r}.")
+        raise NotFound(f"No department is named {name[:80]!r}.")
     return department
 
 
 def find_project(acting: Acting, name: str) -> Project:
     project = projects(acting).filter(name=name).first()
     if project is None:
-        raise NotFound(f"There is no project named {name[:80]!r}.")
+        raise NotFound(f"No project is named {name[:80]!r}.")
     return project
 
 

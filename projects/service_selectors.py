@@ -63,4 +63,4 @@ def find_request(service: Service, direction: str, request_id: str) -> ScaleRequ
 
 
 def _raise_unknown(reference: str) -> NoReturn:
-    raise NotFound(f"There is no service named {shown(reference)}.")
+    raise NotFound(f"No service is named {shown(reference)}.")

@@ -282,7 +282,7 @@ def interruption():
     if action:
         return {"reason": "EC2 interrupts this spot instance", "at": json.loads(action)["time"]}
     if metadata("events/recommendations/rebalance"):
-        return {"reason": "EC2 recommends to rebalance this spot instance", "at": None}
+        return {"reason": "EC2 recommends rebalancing this spot instance", "at": None}
     return None
 
 

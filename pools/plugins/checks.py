@@ -110,7 +110,7 @@ def _pattern(path: str, text: str, pattern: re.Pattern[str], allowed: str) -> It
 
 def _text_list(path: str, value: Any) -> Iterator[Problem]:
     if not isinstance(value, list | tuple):
-        yield Problem(path, "is not a list", shown(value), "a list of texts")
+        yield Problem(path, "is not a list", shown(value), "a list of strings")
         return
     for index, text in enumerate(value):
         if not isinstance(text, str):

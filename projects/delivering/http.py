@@ -33,7 +33,8 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
     if not 200 <= answer.status < 300:
         is_gone = answer.status == http.HTTPStatus.GONE
         raise DeliveryError(
-            f"the server answered {answer.status}: {text_received}".removesuffix(": "), permanent=is_gone
+            f"the server responded with {answer.status}: {text_received}".removesuffix(": "),
+            permanent=is_gone,
         )
 
 

@@ -48,7 +48,9 @@ class Answer:
         if self.is_success:
             return self
         message = readable(self.body[:MAX_SHOWN])
-        raise ServingError(ErrorKind.REFUSED, self.address, f"answered {self.status}: {message}".rstrip(": "))
+        raise ServingError(
+            ErrorKind.REFUSED, self.address, f"responded with {self.status}: {message}".rstrip(": ")
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def test_obstacles_name_silent_agents_and_unregistered_raylets(stage: RayStage, 
     runtime = RayRuntime(tmp_path / "other", lambda: [*at.values(), silent, unregistered])
     obstacles = runtime.obstacles(["i-head", "i-0", "i-1", "i-8", "i-9", "i-10"])
     assert list(obstacles) == ["i-8", "i-9", "i-10"]
-    assert f"the node at http://{silent.address}:{AGENT_PORT} does not answer" in obstacles["i-8"]
+    assert f"the node at http://{silent.address}:{AGENT_PORT} is not responding" in obstacles["i-8"]
     assert obstacles["i-9"] == "raylet is not registered at the head"
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
@@ -103,7 +103,7 @@ def test_stop_is_repeated_after_the_node_was_unreachable(stage: RayStage, tmp_pa
     at = stage.cluster.at
     unreachable = replace(at["i-0"], address=at["i-0"].address.rpartition(".")[0] + ".250")
     cut_off = RayRuntime(stage.berth, lambda: [at["i-head"], unreachable])
-    with pytest.raises(RuntimeFailure, match="does not answer"):
+    with pytest.raises(RuntimeFailure, match="is not responding"):
         cut_off.stop("p-1", 0)
     assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
     stage.runtime.stop("p-1", 0)

@@ -145,7 +145,7 @@ def test_failed_delivery_is_retried_with_backoff_and_given_up(
     for _ in range(deliveries.MAX_ATTEMPTS):
         row = deliver(Delivery.objects.get().next_attempt_at)
     assert (row.state, row.attempts) == ("given_up", deliveries.MAX_ATTEMPTS)
-    assert "answered 500" in row.last_error
+    assert "responded with 500" in row.last_error
 
 
 def test_status_410_gives_up_the_delivery(cast: Cast, receiver: Receiver, settings: Any) -> None:
@@ -197,7 +197,7 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
     receiver.answers, receiver.response_body = [500], b"no\x00room \xff\n<b>"
     start(submit_with_notification(cast, receiver.url))
     row = deliver()
-    assert (row.state, row.last_error) == ("waiting", "the server answered 500: no room \ufffd <b>")
+    assert (row.state, row.last_error) == ("waiting", "the server responded with 500: no room \ufffd <b>")
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

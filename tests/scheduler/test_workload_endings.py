@@ -139,7 +139,7 @@ def test_gang_that_never_reached_its_node_fails_at_once_with_the_reason(stage: S
     Node.objects.exclude(pk=node.pk).delete()
     workload = stage.submit(roles=ONE)
     stage.tick()
-    reason = "could not be started yet: the node at http://127.98.1.2:8365 does not answer"
+    reason = "could not be started yet: the node at http://127.98.1.2:8365 is not responding"
     assert reason in stage.pods(workload)[0].message
     assert stage.phase(workload) == Phase.STARTING
     stage.clock.advance(301)

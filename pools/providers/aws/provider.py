@@ -119,12 +119,12 @@ class AwsProvider:
     ) -> tuple[Instance, ...]:
         """Return the order's instances; one that no listing shows yet is booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
-        answered = []
+        result = []
         for instance_id, ordinal in instances.by_ordinal(numbered):
             description = made.get(instance_id)
-            answered.append(
+            result.append(
                 Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "", devices)
                 if description is None
                 else instances.instance(description, order.shape.gpus, ordinal=ordinal)
             )
-        return tuple(answered)
+        return tuple(result)

@@ -61,11 +61,11 @@ class NodeAgent:
         try:
             response = self._client.post(f"{self._base}/{endpoint}", json=body, headers=self._headers)
         except httpx.HTTPError as error:
-            raise AgentAway(f"the node at {self._base} does not answer: {error!r}") from error
+            raise AgentAway(f"the node at {self._base} is not responding: {error!r}") from error
         if response.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
             raise ValueError(response.text[:300])
         if response.status_code != httpx.codes.OK:
             raise RuntimeFailure(
-                f"the node at {self._base} answered {response.status_code}: {response.text[:300]}"
+                f"the node at {self._base} responded with {response.status_code}: {response.text[:300]}"
             )
         return response

@@ -72,12 +72,12 @@ class Jobs:
         try:
             return self._client.request(method, f"{self._base}{path}", headers=self._headers, **sent)
         except httpx.HTTPError as error:
-            raise RuntimeFailure(f"the head at {self._base} does not answer: {error!r}") from error
+            raise RuntimeFailure(f"the head at {self._base} is not responding: {error!r}") from error
 
 
 def _json(response: httpx.Response) -> Any:
     if response.status_code != httpx.codes.OK:
-        raise RuntimeFailure(f"Ray answered {response.status_code}: {_last_line(response)}")
+        raise RuntimeFailure(f"Ray responded with {response.status_code}: {_last_line(response)}")
     return response.json()
 
 

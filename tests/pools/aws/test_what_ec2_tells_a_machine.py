@@ -109,5 +109,5 @@ def test_spot_interruption_is_reported_with_its_time(surroundings: Surroundings,
 def test_rebalance_recommendation_is_reported(surroundings: Surroundings, tmp_path: Path) -> None:
     """The recommendation leads to a drain without a deadline."""
     run(surroundings, tmp_path)
-    reason = "EC2 recommends to rebalance this spot instance"
+    reason = "EC2 recommends rebalancing this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": None}]

@@ -208,7 +208,7 @@ def test_node_that_does_not_start_fails_with_the_last_agent_output(tmp_path: Pat
     try:
         done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert "the agent does not answer" in done.stdout
+        assert "the agent is not responding" in done.stdout
         assert "Cannot assign requested address" in done.stderr, "the traceback of the agent"
     finally:
         pid = int((tmp_path / "state/ray/pid").read_text())

@@ -66,7 +66,7 @@ AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # no process 
 
 def test_pod_that_never_reached_its_node_stops_at_once(tmp_path: Path) -> None:
     runtime = RayRuntime(tmp_path, lambda: [AWAY])
-    with pytest.raises(RuntimeFailure, match="does not answer"):
+    with pytest.raises(RuntimeFailure, match="is not responding"):
         runtime.start(order("p-1"))
     assert runtime.look(["p-1"])["p-1"].state is PodState.STARTING
     runtime.stop("p-1", 60)
@@ -92,7 +92,9 @@ def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path:
         assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), "it takes no work"
     reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
     [event] = ScalingEvent.objects.filter(kind="lost")
-    assert event.reason.startswith(f"not ready within 60 s: the node at http://{AWAY.address}:8365 does not")
+    assert event.reason.startswith(
+        f"not ready within 60 s: the node at http://{AWAY.address}:8365 is not responding"
+    )
 
 
 @pytest.mark.django_db

@@ -32,7 +32,7 @@ def obstacle_of(node: NodeSettings) -> str:
         with direct.open(request, timeout=10) as answer:
             return str(json.load(answer))
     except urllib.error.URLError as error:
-        return f"the agent does not answer: {error}"
+        return f"the agent is not responding: {error}"
 
 
 if __name__ == "__main__":
