@@ -126,7 +126,7 @@ class Cuts:
         return self.text[:start] + instead + self.text[end:]
 
     def _add_line(self, after: int, line: str) -> str:
-        """Insert a line below the one that contains index `after`."""
+        """Insert a line below the line that contains index `after`."""
         end = self._line_end(after)
         begun = self.text[:end]
         return f"{begun}{chr(10) if begun else ''}{line}{self.text[end:] or chr(10)}"

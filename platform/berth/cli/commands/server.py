@@ -101,7 +101,7 @@ def restore(
         print(f"berth: not changed in BERTH_HOME: {', '.join(done.keys_other)}", file=sys.stderr)
     if not done.same_key:
         print(
-            "berth: the secret key differs from the one of the backup: users must sign in again, and plugin "
+            "berth: the secret key differs from the backup's key: users must sign in again, and plugin "
             "secrets must be entered again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
             file=sys.stderr,
         )

@@ -76,7 +76,7 @@ def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _refuse_mixture(option: str, document: dict[str, Any], *, beside: set[str]) -> None:
-    """Raise BadInput if `document` has values other than those of `beside`."""
+    """Raise BadInput if `document` has values for keys that are not in `beside`."""
     others = [*(set(document) - beside), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
         flags = ", ".join(sorted(flag_of(name) for name in others))

@@ -1,5 +1,5 @@
-// Keep input over the end of a session: it is saved in this tab for its user and restored after they have
-// signed in again. Secrets are never saved.
+// Keep input when a session ends: save it in this tab for its user, and restore it after the user has signed in
+// again. Secrets are never saved.
 (() => {
   "use strict";
   const KEY = "berth-draft", LONGEST = 24 * 3600 * 1000;
@@ -25,7 +25,7 @@
     } catch { /* storage is full or forbidden */ }
   }
 
-  function placeOf(form) { // a form in a dialog or a row has a page of its own, too
+  function placeOf(form) { // a form in a dialog or a row also has its own page
     const apart = form?.closest("dialog, tr.editor");
     return apart ? new URL(form.getAttribute("action"), location.href) : location;
   }
@@ -61,7 +61,7 @@
     return item;
   }
 
-  function ended() { // noticed in the background: the user decides when to leave
+  function ended() { // found out in the background, so the user decides when to leave
     if (!noticed) say("Your session has ended. Your input is saved.", leave);
     noticed = gone = true;
   }
@@ -75,7 +75,7 @@
       if (!boxes) seen.set(name, at + 1);
       if (field && boxes) field.checked = checked;
       else if (field) field.value = value;
-      else if (!boxes || checked) { // a field that the server draws on the next look
+      else if (!boxes || checked) { // a field that the server renders with its next response
         const waiting = Object.assign(document.createElement("input"), { type: "hidden", name, value });
         (form.querySelector("[data-shape]") ?? form).append(waiting);
       }
@@ -84,7 +84,7 @@
     touched.add(addressOf(form));
   }
 
-  function cameFromSigningIn() { // the sign-in page may be left before its script has run
+  function cameFromSigningIn() { // the user may leave the sign-in page before its script has run
     try { return new URL(document.referrer).pathname === "/login"; } catch { return false; }
   }
 

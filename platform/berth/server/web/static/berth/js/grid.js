@@ -1,5 +1,5 @@
-// A table that is used like a spreadsheet: arrows move, Enter, F2 or typing edits, blocks are copied and pasted.
-// What a cell holds, whether it may be edited and what becomes of it, the page's own script says (`hooks`).
+// Spreadsheet-like table: arrows move, Enter, F2 or typing edits a cell, and blocks can be copied and pasted.
+// The page's script (`hooks`) returns the contents of a cell and whether it is editable, and stores its edits.
 (() => {
   "use strict";
   const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-15, 0], PageDown: [15, 0] };
@@ -48,7 +48,7 @@
       if (down > 0 && edge === FAR) {
         const from = active;
         while (await hooks.more());
-        if (editor || document.activeElement !== from) return; // who went on meanwhile is not fetched back
+        if (editor || document.activeElement !== from) return; // do not move the focus of a user who has moved on
       }
       const to = within(row + down * edge, body.rows.length - 1);
       go(cellAt(to, Math.max(1, within(col + right * edge, widest()))), event.shiftKey);
@@ -77,7 +77,7 @@
       return td;
     }
 
-    /** Store the editor's text and return its cell; on an error show it and return null. */
+    /** Store the editor's text and return its cell. Show an error and return null if the text is invalid. */
     function keep() {
       const { td, input } = editor, fault = hooks.fault(td, input.value);
       if (!fault) {

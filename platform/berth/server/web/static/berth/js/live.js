@@ -1,10 +1,10 @@
-// Live pages: a message says only what kind of thing changed; the parts that show it are fetched anew.
-// Without the socket they are fetched every few seconds instead.
+// Live pages: a message has only the kind of the changed object, and the parts that show this kind are fetched
+// again. Without the socket, they are fetched every few seconds.
 (() => {
   "use strict";
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
   let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, focused = "";
-  const due = new Map(); // kind -> Set of ids, or null for any
+  const due = new Map(); // kind -> Set of ids, or null for all ids
   const late = new Set(); // parts that changed again while they were being fetched
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
@@ -35,7 +35,7 @@
 
   function flush() {
     timer = 0;
-    if (document.hidden) return; // what is due stays due until the page is looked at
+    if (document.hidden) return; // due parts are fetched once the page is visible
     document.dispatchEvent(new CustomEvent("berth:changed", { detail: [...due.keys()] }));
     for (const part of parts()) if (concerned(part)) fetchAnew(part);
     due.clear();
@@ -56,7 +56,7 @@
       badge("on", "Live");
       clearInterval(poll);
       poll = 0;
-      if (retry > 1000) note("everything"); // something may have happened meanwhile
+      if (retry > 1000) note("everything"); // changes may have been missed
       retry = 1000;
     };
     socket.onmessage = (event) => {
@@ -65,7 +65,7 @@
     };
     socket.onclose = (event) => {
       if (event.code === 4401) {
-        // A line that ends may have another session by now: another tab changed the password.
+        // The socket may have closed because another tab changed the password: the session may now be different.
         if (performance.now() - opened > REFUSED_WITHIN) return connect();
         document.dispatchEvent(new CustomEvent("berth:ended"));
         return badge("off", "Signed out");
@@ -79,7 +79,7 @@
 
   const nameOf = (each) => each.id || [each.tagName, each.getAttribute("href"), each.getAttribute("name"), each.getAttribute("aria-label") ?? each.textContent].join(" ");
 
-  document.addEventListener("htmx:beforeSwap", (event) => { // somebody may have begun something in it meanwhile
+  document.addEventListener("htmx:beforeSwap", (event) => { // the user may have started editing during the request
     const part = event.detail.requestConfig.elt;
     if (!part.matches("[data-live]")) return;
     const active = document.activeElement;
@@ -88,7 +88,7 @@
     event.detail.shouldSwap = false;
     setTimeout(() => part.isConnected && fetchAnew(part), POLL / 10);
   });
-  document.addEventListener("htmx:afterSwap", (event) => { // who moves by keys stays where they were
+  document.addEventListener("htmx:afterSwap", (event) => { // keep the keyboard focus
     const part = event.detail.requestConfig?.elt;
     if (!focused || !part?.matches("[data-live]")) return;
     const there = [...part.querySelectorAll("a, button, input, select, summary, [tabindex]")];

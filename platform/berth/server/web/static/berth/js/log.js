@@ -1,4 +1,4 @@
-// A pod's log: its end first, then what comes, by a socket of its own; earlier and later pieces when asked for.
+// Log of a pod: first its end, then new output over a separate socket, and other pieces on request.
 (() => {
   "use strict";
   const PIECE = 65536, MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
@@ -24,14 +24,14 @@
   }
 
   function append(text, begin) {
-    const cut = BEGUN.exec(held + text)?.[0] ?? ""; // a sequence that goes on in the next piece
+    const cut = BEGUN.exec(held + text)?.[0] ?? ""; // a sequence that continues in the next piece
     const whole = held + text;
     held = complete ? "" : cut;
     if (!body.firstElementChild) body.textContent = "";
     const span = piece(complete ? whole : whole.slice(0, whole.length - cut.length), begin);
     body.append(span);
     length += span.textContent.length;
-    while (length > MOST && body.childElementCount > 1) { // a page is no archive
+    while (length > MOST && body.childElementCount > 1) { // limit the memory of the page
       length -= body.firstElementChild.textContent.length;
       body.firstElementChild.remove();
     }
@@ -97,7 +97,7 @@
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
-      if (mine !== turn) return; // something else was chosen meanwhile
+      if (mine !== turn) return; // the user has chosen something else since
       body.replaceChildren();
       take(got);
     } catch (error) {
@@ -144,7 +144,7 @@
     follow.checked = false;
     read(`offset=${at.dataset.logAt}&limit=${PIECE}`).then(() => { box.scrollTop = 0; box.focus(); });
   });
-  document.addEventListener("htmx:afterSettle", (event) => { // pods came and went; what is read stays chosen
+  document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
     if (event.target.id !== "log-pods") return;
     const list = pods();
     if (pod && [...list.options].some((each) => each.value === pod)) list.value = pod;

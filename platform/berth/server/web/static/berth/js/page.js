@@ -1,4 +1,4 @@
-// Times in the reader's zone, the theme and menu buttons, dialogs, toasts.
+// Times in the reader's zone, theme and menu buttons, dialogs and toasts.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -91,7 +91,7 @@
     if (document.getElementById("bulk")) pick();
   });
 
-  document.addEventListener("input", (event) => { // of a draft: what differs from what is stored is marked
+  document.addEventListener("input", (event) => { // mark the fields of a draft that differ from the stored values
     const seen = event.target.dataset?.seen;
     if (seen !== undefined) event.target.classList.toggle("changed", event.target.value !== seen);
   });
@@ -105,7 +105,7 @@
     }
   });
 
-  /** Keep a menu on the screen: align it with the right edge of its button where it has no room to the right. */
+  /** Keep a menu on the screen: align it with its button's right edge if there is no room to the right. */
   function place(menu) {
     menu.style.translate = "";
     const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
@@ -125,11 +125,11 @@
     for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
     const dialog = event.target.closest?.("dialog");
     if (dialog && !dialog.open) dialog.showModal();
-    if (dialog) dialog.scrollTop = 0; // an answer asks at its top, and its button was at the bottom
+    if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
   });
   document.addEventListener("htmx:configRequest", (event) => {
-    if (event.detail.verb !== "get") return; // addresses name only what was chosen
+    if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
   document.addEventListener("htmx:load", (event) => times(event.target));

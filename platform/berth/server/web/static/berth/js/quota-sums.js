@@ -1,11 +1,11 @@
-// Sums of the quota grid: quotas of a department's projects and of a pool's departments, with the draft applied.
+// Sums of the quota grid, with the draft applied: by department over its projects, and by pool over departments.
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
 
-  /** The argument is the page's sheet: its draft and the lookup of cells in the current table. */
+  /** The argument is the sheet of the page: its draft, and functions that look up cells in the table. */
   window.berthQuotaSums = ({ draft, rowOf, columnOf, textOf, storedAt, table, columns }) => {
-    /** Return [before, after] of one value that the draft changes, or null. A new quota has defaults. */
+    /** Return [before, after] of a value that the draft changes, or null. A new quota has default values. */
     function changeOf(place, edited, column) {
       const typed = [...edited.cells.values()], entry = edited.cells.get(column.field);
       if (typed.some((each) => each.typed === NONE)) return [storedAt(place, column.field) ?? entry?.seen ?? NONE, NONE];
@@ -13,7 +13,7 @@
       return typed.some((each) => each.seen === NONE) ? [NONE, column.default] : null;
     }
 
-    /** Return the sum of quotas: the stored one with the draft's changes where `counts` is true. */
+    /** Return the stored sum of quotas plus the draft's changes for which `counts` returns true. */
     function promised(base, open, column, counts) {
       let finite = base, without = open;
       for (const [place, edited] of draft) {
@@ -47,7 +47,7 @@
       head.classList.toggle("warn", sum.without > 0 || sum.finite > has);
     }
 
-    /** Update the stored sum of an element: one of its parts changed from `before` to `after`. */
+    /** Update the stored sum of an element after one of its summands has changed from `before` to `after`. */
     function shift(keeper, sum, column, before, after) {
       for (const [text, sign] of [[before, -1], [after, 1]]) {
         const amount = amountOf(text, column), which = amount === null ? "open" : sum;

@@ -1,13 +1,13 @@
-// Editing of the quota grid: typing, pasting, deleting and reverting cells become steps of the draft.
+// Editing of the quota grid: convert typing, pasting, deleting and reverting to steps of the draft.
 (() => {
   "use strict";
   const { NONE, read, many } = window.berthQuotas;
 
-  /** The argument is the page's sheet; `made` applies a step to the draft and makes it undoable. */
+  /** The argument is the sheet of the page. Its `made` applies an undoable step to the draft. */
   window.berthQuotaTyping = ({ draft, rowOf, columnOf, placeOf, entryOf, stored, textOf, versionOf, label, say, made, leftOut }) => {
     const isMine = (td) => rowOf(td).dataset.edit !== undefined;
 
-    /** Write cells. Values win over the deletion of the same quota. */
+    /** Write cells. Values override the deletion of the same quota. */
     function write(cells) {
       const step = [], groups = new Map();
       for (const [td, raw] of cells) {

@@ -1,4 +1,4 @@
-// Values of quota cells, and the boxes for conflicts and errors of a draft.
+// Parsing and formatting of quota values, and the boxes for a draft's conflicts and errors.
 (() => {
   "use strict";
   const OPEN = ["", "∞", "unlimited", "none", "null"], MOST = { amount: 1e9, whole: 1e12, weight: 1e6, rank: 1000 };
@@ -8,7 +8,7 @@
 
   const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-  /** Return the text as it is stored, or {fault}. */
+  /** Convert the input to its stored form, or return {fault}. */
   function read(column, raw) {
     const word = raw.trim().toLowerCase(), { kind } = column;
     if (NO_QUOTA.includes(word)) return NONE;
@@ -27,10 +27,10 @@
     return String(number);
   }
 
-  /** In thousandths or whole units; null: unlimited; 0 without a quota. */
+  /** Return the value in thousandths or whole units, null if unlimited, or 0 without a quota. */
   const amountOf = (text, column) => (text === "∞" ? null : text === NONE ? 0 : Math.round(Number(text) * column.scale));
 
-  /** The current token; it changes when the user signs in again in another tab. */
+  /** Return the current token, which changes when the user signs in again in another tab. */
   const token = () => document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] ?? JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
 
   function button(text, label, press) {
@@ -54,7 +54,7 @@
     return `${by} ${seen === NONE ? "deleted the quota" : `set ${seen}`}, yours is ${typed}`;
   }
 
-  /** A box of conflicts with their titles; `decide(cells, mine)` is called for resolved ones. */
+  /** Return a box of conflicts. `decide(cells, mine)` is called for resolved conflicts. */
   function conflictBox(open, decide) {
     const list = make("ul", "", "problems");
     for (const each of open) {

@@ -1,11 +1,11 @@
-// The draft of the quota grid: edits beside the stored values and concurrent changes of other users.
+// Draft of the quota grid: edits, the stored values, and concurrent changes by other users.
 (() => {
   "use strict";
   const form = document.getElementById("quota-changes-form");
   const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
   const NO_QUOTA = "No quota";
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
-  // A quota to be deleted has a single cell, NONE; its other cells follow from that.
+  // A quota to be deleted has the single cell NONE, from which its other cells follow.
   const versions = new Map(), rows = new Map(); // versions received since the rows were drawn; rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
@@ -31,7 +31,7 @@
   const cellsOf = (place) => columns.filter((each) => each.pool === place.split("/")[1]).map((each) => cellNamed(place, each.field)).filter(Boolean);
   const removed = (place) => [...draft.get(place)?.cells ?? []].find(([, entry]) => entry.typed === NONE)?.[0];
 
-  /** The cell's text with the draft applied. */
+  /** Return the cell's text with the draft applied. */
   function textOf(td) {
     const place = placeOf(td), now = stored(td);
     if (!draft.has(place)) return now;
@@ -312,7 +312,7 @@
     wrap.addEventListener("scroll", () => { if (wrap.scrollTop + wrap.clientHeight > wrap.scrollHeight - 600) more(); }, { passive: true });
   }
 
-  /** Mark conflicts after rows were drawn again under a draft. */
+  /** Mark conflicts after the rows of a draft have been redrawn. */
   function stale() {
     for (const [place, edited] of draft) {
       const version = versionOf(place);
@@ -326,7 +326,7 @@
     }
   }
 
-  /** Enter a draft saved over a sign-in again; load rows until all of it is applied. */
+  /** Restore a draft that was saved before a sign-in. Load rows until all of the draft is applied. */
   async function restore() {
     let saved;
     try { saved = JSON.parse(form.elements.draft.value || "null"); } catch { return; }

@@ -1,4 +1,4 @@
-// A form and a document side by side: what is typed in one is sent with the other, and both come back in step.
+// A form and a document side by side: both are sent after each edit, and the server keeps them in sync.
 (() => {
   "use strict";
   const PAUSE = 350;
@@ -28,7 +28,7 @@
     box.scrollTop = Math.max(0, (wanted - 4) * parseFloat(getComputedStyle(box).lineHeight));
   }
 
-  // Where one writes nothing moves: of the field that has the focus only the faults and hints are renewed.
+  // Do not disturb typing: in the field that has the focus, replace only errors and hints.
   function renew(old, fresh) {
     if (!old.contains(document.activeElement)) return old.replaceWith(fresh);
     const here = old.querySelector("input:not([type=hidden]), select, textarea");
@@ -74,7 +74,7 @@
     event.detail.xhr.edits = edits;
     if (event.detail.elt === form) sending = true;
   });
-  document.addEventListener("htmx:beforeSwap", (event) => { // drop answers that are older than the input
+  document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
     const source = event.detail.requestConfig.elt;
     if (source !== look && source.id !== "foreseen") return;
     if (!source.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;

@@ -1,9 +1,9 @@
-// Small tables that stand whole in a page: sorted by their heads, searched, and copied into a file.
-// Long lists are sorted, searched and exported by the server: their heads are links.
+// Small tables that a page contains completely: sort them by their heads, search them, and export them as CSV.
+// The server sorts, searches and exports long lists, whose heads are links.
 (() => {
   "use strict";
   const MANY = 10, FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/, NUMBER = /^[-–]?[\d,]*\.?\d+/;
-  const states = new Map(); // by caption: how it was sorted and searched before it was fetched anew
+  const states = new Map(); // by caption: sort order and search text, to apply again after a refresh
 
   const textOf = (element) => {
     const clone = element.cloneNode(true);
@@ -14,7 +14,7 @@
   };
   const nameOf = (table) => table.caption?.textContent.trim() || table.getAttribute("aria-label") || "table";
 
-  /** Rows that belong together: one with a cell for every head, and those below it that have not. */
+  /** Group each row that has a cell for every head with the shorter rows below it. */
   function groups(table, columns) {
     const groupList = [];
     for (const row of table.tBodies[0].rows) {
@@ -85,7 +85,7 @@
         states.set(nameOf(table), { ...states.get(nameOf(table)), search: search.value });
         arrange(table, heads);
       });
-      const folded = table.closest("details"); // such as a chart's numbers: searched where they are seen
+      const folded = table.closest("details"); // search a folded table, such as a chart's numbers, inside its fold
       if (folded) folded.querySelector("summary").after(search);
       else place.append(search);
     }
@@ -118,7 +118,7 @@
     if (states.has(nameOf(table))) arrange(table, [...heads]);
   }
 
-  /** What scrolls sideways can be scrolled by keyboard, too. */
+  /** Allow keyboard scrolling of a table that scrolls sideways. */
   function reach(wrap) {
     if (wrap.scrollWidth <= wrap.clientWidth || wrap.querySelector("a[href], button, input, [tabindex]")) return;
     wrap.tabIndex = 0;
