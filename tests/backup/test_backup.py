@@ -84,7 +84,7 @@ def test_keys_are_backed_up_on_request_and_never_overwritten(
         (tmp_path / "fresh" / name).write_text("another\n")
     other = admin("restore", str(with_keys), "--force", "--yes", url=empty_url, home="fresh")
     assert "not changed in BERTH_HOME: secret_key, webhook_secret" in other.stderr
-    assert "the secret key differs from the one of the backup" in other.stderr
+    assert "the secret key differs from the backup's key" in other.stderr
     assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
 
 

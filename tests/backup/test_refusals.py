@@ -89,7 +89,7 @@ def test_backup_of_another_version_is_refused_with_both_versions(tmp_path: Path)
     assert "scheduler.9999_from_the_future" in message
     older = write_backup(tmp_path, b"", migrations=current_migrations()[:-1])
     message = restore_error(older)
-    assert "is of an older version" in message
+    assert "is from an older version" in message
     assert ".".join(current_migrations()[-1]) in message
 
 

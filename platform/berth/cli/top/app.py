@@ -1,4 +1,4 @@
-"""The screen of one service; `r` refreshes, `q` quits."""
+"""Screen of one service: `r` refreshes, `q` quits."""
 
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Top(Refreshing):
 
     def __init__(self, look: Callable[[], ServiceSnapshot], *, title: str, every: float) -> None:
         super().__init__(title=title, every=every)
-        self._ask = look
+        self._fetch = look
         self._usage: deque[float] = deque(maxlen=KEPT)
         self._waiting: deque[float] = deque(maxlen=KEPT)
 
@@ -38,7 +38,7 @@ class Top(Refreshing):
         yield Static(id="trouble")
         with VerticalScroll():
             with Horizontal(id="first"):
-                yield Static("asking ...", id="status")
+                yield Static("loading ...", id="status")
                 yield Static(id="metrics")
                 with VerticalScroll(id="lines"):
                     yield Static("token usage")
@@ -61,7 +61,7 @@ class Top(Refreshing):
         self.begin()
 
     def look(self) -> ServiceSnapshot:
-        return self._ask()
+        return self._fetch()
 
     def show(self, seen: ServiceSnapshot) -> None:
         self.sub_title = f"as of {local(seen.at)}"

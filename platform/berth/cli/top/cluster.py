@@ -1,4 +1,4 @@
-"""The cluster's pools, nodes and workloads with allocated and used resources."""
+"""Pools, nodes and workloads of the cluster, with allocated and used resources."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Use
     from berth.client.models.workloads import Workload
 
-SHOWN = 200  # rows of workloads and of nodes; `berth list` has a search for more
+SHOWN = 200  # maximum rows of workloads and of nodes; `berth list` can search for others
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -66,7 +66,7 @@ class ClusterSnapshot:
     pools: Sequence[PoolRow]
     nodes: Sequence[NodeRow]
     workloads: Sequence[WorkloadRow]
-    more: bool  # there is more than is shown
+    more: bool  # True if some workloads or nodes are not shown
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class ClusterSnapshot:
 
 
 def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSnapshot:
-    """Fetch pools, nodes and the workloads that the user may see."""
+    """Fetch the pools, nodes and workloads that the user may see."""
     whole = client.utilization.cluster(pool=pool, hours=1)
     of_pools = {each.pool: each.now for each in whole.pools}
     of_nodes = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=SHOWN)}
@@ -103,7 +103,7 @@ def look(client: "Client", pool: str | None, project: str | None, sort: Sort) ->
 
 
 def headline(snapshot: ClusterSnapshot) -> str:
-    """Return one line about the cluster."""
+    """Summarize the cluster in one line."""
     there = sum(row.pool.capacity.gpu or 0 for row in snapshot.pools)
     phases = [row.workload.phase for row in snapshot.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
@@ -122,7 +122,7 @@ def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
-        Column("GPUS", lambda r: _ratio(_held(r.pool), r.pool.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _ratio(_allocated(r.pool), r.pool.capacity.gpu), right=True),
         *_use_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", grows=True, spare=True),
     ]
@@ -133,7 +133,7 @@ def node_columns() -> list[Column]:
         Column("NODE", lambda r: r.node.name),
         Column("POOL", lambda r: r.node.pool, spare=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
-        Column("GPUS", lambda r: _ratio(_held(r.node), r.node.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _ratio(_allocated(r.node), r.node.capacity.gpu), right=True),
         *_use_columns(),
     ]
 
@@ -146,26 +146,26 @@ def workload_columns(at: datetime) -> list[Column]:
         *_use_columns(),
         Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
-        Column("REASON", lambda r: _why(r, at), grows=True, style=_why_style),
+        Column("REASON", lambda r: _reason(r, at), grows=True, style=_reason_style),
     ]
 
 
 def busy(use: "Use | None") -> str:
-    """Return the utilization of the allocated GPUs in percent, or a dash if it was not measured."""
+    """Format the utilization of the allocated GPUs in percent, or as a dash if it was not measured."""
     return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f} %"
 
 
 def _use_columns() -> Iterable[Column]:
     return (
         Column("BUSY", lambda r: busy(r.use), right=True),
-        Column("CPUS", lambda r: _used(r.use, "cpu", 1), right=True, spare=True),
-        Column("MEMORY GIB", lambda r: _used(r.use, "memory_mib", GIB), right=True, spare=True),
-        Column("GPU GIB", lambda r: _used(r.use, "gpu_memory_mib", GIB), right=True, spare=True),
+        Column("CPUS", lambda r: _used_text(r.use, "cpu", 1), right=True, spare=True),
+        Column("MEMORY GIB", lambda r: _used_text(r.use, "memory_mib", GIB), right=True, spare=True),
+        Column("GPU GIB", lambda r: _used_text(r.use, "gpu_memory_mib", GIB), right=True, spare=True),
     )
 
 
-def _used(use: "Use | None", name: str, unit: int) -> str:
-    """Return used of allocated; a dash for values that were not measured."""
+def _used_text(use: "Use | None", name: str, unit: int) -> str:
+    """Format a value as used/allocated, with a dash if it was not measured."""
     if use is None:
         return "-"
     used, held = getattr(use.used, name), getattr(use.allocated, name)
@@ -173,7 +173,7 @@ def _used(use: "Use | None", name: str, unit: int) -> str:
     return f"{amount}/{number(round(held / unit, 1))}" if held or used else "-"
 
 
-def _held(place: Any) -> float:
+def _allocated(place: Any) -> float:
     return float(place.capacity.gpu or 0) - float(place.free.gpu or 0)
 
 
@@ -181,18 +181,18 @@ def _ratio(part: float | None, whole: float | None) -> str:
     return f"{number(part)}/{number(whole)}"
 
 
-def _why(row: WorkloadRow, at: datetime) -> str:
+def _reason(row: WorkloadRow, at: datetime) -> str:
     if row.idle_since is not None:
         return f"GPUs idle for {age(row.idle_since, at)}"
     return ": ".join(part for part in (row.workload.reason, row.workload.message) if part)
 
 
-def _why_style(row: WorkloadRow) -> str:
+def _reason_style(row: WorkloadRow) -> str:
     return IDLE_STYLE if row.idle_since is not None else ""
 
 
 def _key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
-    """Return a sort key; the handle breaks ties."""
+    """Return a sort key, with the handle as a tie-breaker."""
     workload, use = row.workload, row.use
     first = {
         Sort.ALLOCATED: -workload.gpus.now,

@@ -1,4 +1,4 @@
-"""The screen of the whole cluster; `s` sorts workloads, `r` refreshes, `q` quits."""
+"""Screen of the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -36,12 +36,12 @@ class ClusterTop(Refreshing):
         self, look: Callable[[Sort], ClusterSnapshot], *, title: str, every: float, sort: Sort
     ) -> None:
         super().__init__(title=title, every=every)
-        self._ask, self._sort = look, sort
+        self._fetch, self._sort = look, sort
 
     def compose(self) -> ComposeResult:
         yield Header()
         yield Static(id="trouble")
-        yield Static("asking ...", id="headline")
+        yield Static("loading ...", id="headline")
         for name in ("pools", "nodes", "workloads"):
             yield DataTable(id=name, cursor_type="row", zebra_stripes=True)
         yield Footer()
@@ -57,7 +57,7 @@ class ClusterTop(Refreshing):
         self.action_refresh_now()
 
     def look(self) -> ClusterSnapshot:
-        return self._ask(self._sort)
+        return self._fetch(self._sort)
 
     def show(self, seen: ClusterSnapshot) -> None:
         self.sub_title = f"as of {local(seen.at)}"
@@ -68,7 +68,7 @@ class ClusterTop(Refreshing):
         self.query_one("#workloads").border_title = f"workloads by {self._sort}"
 
     def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
-        """Replace the rows of a table; keep cursor and scroll position."""
+        """Replace the rows of a table, but keep the cursor and the scroll position."""
         table = self.query_one(f"#{name}", DataTable)
         row, left, top = table.cursor_row, table.scroll_x, table.scroll_y
         if not table.columns:

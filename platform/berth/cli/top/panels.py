@@ -1,4 +1,4 @@
-"""Rows of each panel; unknown values are shown as a dash."""
+"""Rows of each panel, with a dash for unknown values."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
             _figure(one.get("value")),
             _figure(one.get("threshold")),
             f"{span(one.get('held_secs') or 0)} of {span(one.get('duration_secs') or 0)}",
-            _verdict(one),
+            _condition_state(one),
         )
         for name, one in conditions.items()
     ]
@@ -82,7 +82,7 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
             safe(record.get("action")),
             f"{plain(record.get('from_engines'))} to {plain(record.get('to_engines'))}",
             safe(record.get("status")),
-            _took(record),
+            _duration(record),
             safe(record.get("error_message") or record.get("reason")),
         )
         for record in snapshot.history.get("history") or []
@@ -90,7 +90,7 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
 
 
 def summary(snapshot: ServiceSnapshot) -> str:
-    """Return all panels as plain text, for output that is not a terminal."""
+    """Format all panels as plain text, for output that is not a terminal."""
     parts = [
         *status_lines(snapshot),
         ", ".join(f"{name} {value}" for name, value in metric_rows(snapshot)),
@@ -108,13 +108,13 @@ def _last_action(snapshot: ServiceSnapshot) -> str:
     return f"{safe(snapshot.status.get('last_scale_action'))}, {age(moment, snapshot.at)} ago"
 
 
-def _verdict(one: Mapping[str, Any]) -> str:
+def _condition_state(one: Mapping[str, Any]) -> str:
     if one.get("triggered"):
         return "MET"
     return {True: "met", False: "no"}.get(one.get("met", False), "unknown")
 
 
-def _took(record: Mapping[str, Any]) -> str:
+def _duration(record: Mapping[str, Any]) -> str:
     begun, ended = record.get("triggered_at"), record.get("completed_at")
     if not isinstance(begun, int | float) or not isinstance(ended, int | float):
         return "-"

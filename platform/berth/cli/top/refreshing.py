@@ -14,7 +14,7 @@ from berth.cli.text import safe
 
 
 class Refreshing(App[None]):
-    """A screen that is redrawn periodically. `look` blocks, so it runs in a thread."""
+    """Screen that is redrawn periodically. `look` blocks, so it runs in a thread."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]
@@ -25,7 +25,7 @@ class Refreshing(App[None]):
 
     @abstractmethod
     def look(self) -> Any:
-        """Fetch everything that is shown."""
+        """Fetch all data of the screen."""
 
     @abstractmethod
     def show(self, seen: Any) -> None:
@@ -37,7 +37,7 @@ class Refreshing(App[None]):
 
     @work(thread=True, exclusive=True)
     def action_refresh_now(self) -> None:
-        """Refresh; after an error show its message above the previous values."""
+        """Refresh the screen. After an error, show the message above the previous values."""
         try:
             seen = self.look()
         except Exception as error:
@@ -45,11 +45,11 @@ class Refreshing(App[None]):
                 raise
             self.call_from_thread(self._show_error, "; ".join(explanation[1]))
             return
-        self.call_from_thread(self._draw_anew, seen)
+        self.call_from_thread(self._redraw, seen)
 
     def _show_error(self, message: str) -> None:
         self.query_one("#trouble", Static).update(Text(safe(message)))
 
-    def _draw_anew(self, seen: Any) -> None:
+    def _redraw(self, seen: Any) -> None:
         self._show_error("")
         self.show(seen)

@@ -1,4 +1,4 @@
-"""Fetch everything shown about a service in one step."""
+"""Fetch all data about a service in one step."""
 
 import os
 import time
@@ -21,7 +21,7 @@ ROOT = "/api/v1/services/"
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """Answers of the server about one service."""
+    """Server responses about one service."""
 
     at: datetime
     status: Mapping[str, Any]
@@ -32,7 +32,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """A service and the address of its server; an empty address means the server of the settings."""
+    """A service and the address of its server. If the address is empty, use the server of the settings."""
 
     service: str
     address: str = ""
@@ -59,7 +59,7 @@ def watched(service: str, url: str) -> ServiceAddress:
 
 
 class ServiceWatcher:
-    """Client for one service. It does not retry: the next refresh comes soon."""
+    """Client for one service. It does not retry, because it refreshes soon anyway."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class ServiceWatcher:
     def _find_root(self) -> str:
         name = self.what.service
         if "/" in name:
-            # The id of a workload names its service, too.
+            # A service can also be addressed by the id of its workload.
             name = str(Workloads(self._transport, time.sleep).find(name).id)
         self._root = f"services/{quote(name, safe='')}"
         return self._root
 
 
 def _settings(what: ServiceAddress) -> Settings:
-    """Return the settings; a stored token is sent only to the server that it was stored for."""
+    """Return the settings. A stored token is sent only to the server for which it was stored."""
     named = {"BERTH_URL": what.address} if what.address else {}
     return load_settings({**os.environ, **named})
 

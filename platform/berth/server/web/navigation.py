@@ -44,7 +44,7 @@ GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
         ),
     ),
     (
-        "People",
+        "Users",
         (
             Place("Access", "/access", "access"),
             Place("Notifications", "/notifications", "bell"),
