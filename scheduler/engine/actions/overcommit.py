@@ -28,11 +28,14 @@ def overcommit(board: Board, choice: int) -> None:
 
 def may_overcommit(gang: Gang) -> bool:
     """Return whether no role requests a GPU and some role's limit is above its request."""
-    requests = [part.request for part in gang.parts]
-    return not any(request.devices for request in requests) and any(
-        request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib
-        for request in requests
-    )
+    has_slack = False
+    for part in gang.parts:
+        request = part.request
+        if request.devices:
+            return False
+        if request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib:
+            has_slack = True
+    return has_slack
 
 
 def _start(board: Board, gang: Gang) -> bool:

@@ -94,8 +94,6 @@ class Board:
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # with pods, but not in a steady state
-        # By kind of gang: its request key, and the reason if the pool can never hold such a gang.
-        self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
         self.not_eligible: dict[str, tuple[Reason, Numbers]] = {}  # suspended, in backoff and the like
         self.served = served
         self.cycle = CycleState()
@@ -389,7 +387,7 @@ class Board:
             self.add_own_reason(gang, reason, numbers)
             return
         result = gang.group.reasons
-        if reason is Reason.NO_RECLAIMABLE_RESOURCES and reason in result:
+        if reason is Reason.NO_RECLAIMABLE_RESOURCES and result.get(reason, numbers) is not numbers:
             numbers = max(result[reason], numbers, key=nearest)
         result[reason] = numbers
 

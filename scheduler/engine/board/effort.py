@@ -31,8 +31,12 @@ class Efforts:
 
         Return False if the gang has used up its attempts.
         """
-        own = self._spent.setdefault(gang.name, Effort())
-        projects = self._spent.setdefault(gang.account, Effort())
+        own = self._spent.get(gang.name)
+        if own is None:
+            own = self._spent[gang.name] = Effort()
+        projects = self._spent.get(gang.account)
+        if projects is None:
+            projects = self._spent[gang.account] = Effort()
         if own.trials >= ALWAYS_TRIED and (
             own.replicas + replicas > MOST_OF_WORKLOAD or projects.replicas + replicas > MOST_OF_PROJECT
         ):

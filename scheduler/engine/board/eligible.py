@@ -17,13 +17,15 @@ def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
 
     With `choice`, return only gangs that have this pool in that position of their list of pools.
     """
+    served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.waiting.values():
         group.at = 0  # a gang that had started may be pending again
-    return [
-        group
-        for group in board.waiting.values()
-        if (choice is None or group.choice == choice) and first_pending(board, group) is not None
-    ]
+        if choice is None or group.choice == choice:
+            gang = group.gangs[0]
+            untouched = not gang.standing and gang.name not in served and gang.name not in evicted
+            if untouched or first_pending(board, group) is not None:
+                result.append(group)
+    return result
 
 
 def first_pending(board: Board, group: PendingGroup) -> Gang | None:
@@ -60,7 +62,7 @@ def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] 
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
             return reason, _numbers(account, account.allocated, account.limit, kind, requested)
-    return over_non_preemptible_quota(gang, requested)
+    return over_non_preemptible_quota(gang, requested) if gang.non_preemptible else None
 
 
 def over_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:

@@ -1,6 +1,7 @@
 """Match roles to nodes by labels, taints, GPU model and device memory."""
 
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Node, Role, Taint, Toleration
@@ -40,8 +41,9 @@ def avoids(role: Role, node: Node) -> bool:
 
 def node_constraints(role: Role) -> Hashable:
     """Return a key that is equal for roles that match the same nodes."""
+    selector = role.node_selector
     return (
-        tuple(sorted(role.node_selector.items())),
+        tuple(sorted(selector.items())) if selector else (),
         role.gpu_models,
         role.tolerations,
         role.request.gpu_memory_mib,
@@ -55,8 +57,8 @@ class Matcher:
         self._nodes = nodes
         self._masks: dict[Hashable, bytes | None] = {}
         self._soft: dict[Hashable, bytes | None] = {}
-        self._plain = not any(node.taints for node in nodes)
-        self._least_memory = min((node.gpu_memory_mib for node in nodes), default=0)
+        self._plain = not any(map(attrgetter("taints"), nodes))
+        self._least_memory = min([node.gpu_memory_mib for node in nodes], default=0)
         self._millis: dict[Hashable, int] = {}
 
     def mask(self, role: Role, least: int = 0) -> bytes | None:

@@ -81,10 +81,11 @@ class Nodes:
         return self._shared if self.by_whole else set()
 
     def _note_shared(self, i: int) -> None:
-        if any(0 < part < MILLI for part in self.devices[i]):
-            self._shared.add(i)
-        else:
-            self._shared.discard(i)
+        for free in self.devices[i]:
+            if 0 < free < MILLI:
+                self._shared.add(i)
+                return
+        self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
         """Return the capacity that shares divide: ready and booting nodes."""

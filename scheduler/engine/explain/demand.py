@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import sub
 
@@ -30,6 +30,7 @@ class GroupDemand:
     """The first `count` gangs of a group that wait for capacity, without the excluded gangs."""
 
     group: PendingGroup
+    first: Gang
     excluded: Collection[str]
     count: int
 
@@ -40,33 +41,28 @@ class GroupDemand:
         waiting = islice(self.group.gangs, self.group.at, None)
         return islice((gang for gang in waiting if gang.name not in self.excluded), self.count)
 
-    @property
-    def first(self) -> Gang:
-        return next(iter(self))
-
 
 def unmet(board: Board, waiting: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
     """Return the pool's unmet demand, and the pending gangs that the additional nodes would serve."""
-    shapes = [
-        _shape(first, Unplaced(first, need.part, need.count), len(same), gang=True)
-        for same in waiting for first in (same.first,) for need in next(arrangements(first))
-    ]  # fmt: skip
-    queued = Load()
+    shapes: list[UnmetShape] = []
+    loads: list[Load] = []
     for same in waiting:
-        for need in next(arrangements(same.first)):
-            queued = queued.plus(_load(same.first, need.part, need.count * len(same)))
+        first, workloads = same.first, same.count
+        for need in next(arrangements(first)):
+            shapes.append(_shape(first, need.part, need.count, workloads, gang=True))
+            loads.append(_load(first, need.part, need.count * workloads))
     nodes = _NewNodes(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
     growth = Counter((grown.gang, grown.part) for grown in nodes.growth for _ in range(grown.replicas))
     for (gang, part), count in growth.items():
-        shapes.append(_shape(gang, Unplaced(gang, part, count), 1, gang=False))
-        queued = queued.plus(_load(gang, part, count))
+        shapes.append(_shape(gang, part, count, 1, gang=False))
+        loads.append(_load(gang, part, count))
+    queued = Load(*map(sum, zip(*loads, strict=True)))
     return Demand(board.pool.name, queued, _standing(board), nodes.used, tuple(shapes)), nodes.served
 
 
-def _shape(first: Gang, unplaced: Unplaced, workloads: int, *, gang: bool) -> UnmetShape:
-    part = unplaced.part
+def _shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *, gang: bool) -> UnmetShape:
     amounts, devices = Amounts(*part.amounts), part.request.devices
-    return UnmetShape(first.name, part.role.name, workloads, unplaced.replicas, amounts, devices, gang)
+    return UnmetShape(first.name, part.role.name, workloads, replicas, amounts, devices, gang)
 
 
 def _load(gang: Gang, part: BoardRole, count: int) -> Load:
@@ -81,10 +77,10 @@ def _standing(board: Board) -> Load:
     nodes = board.nodes
     if "whole" not in nodes.lasting:
         nodes.lasting["whole"] = Load(
-            sum(node.gpus * MILLI for node in nodes.nodes),
-            sum(node.cpu * nodes.cpu_load_limit // MILLI for node in nodes.nodes),
-            sum(node.memory_mib for node in nodes.nodes),
-            sum(node.max_pods for node in nodes.nodes),
+            sum([node.gpus * MILLI for node in nodes.nodes]),
+            sum([node.cpu * nodes.cpu_load_limit // MILLI for node in nodes.nodes]),
+            sum([node.memory_mib for node in nodes.nodes]),
+            sum([node.max_pods for node in nodes.nodes]),
         )
     whole: Load = nodes.lasting["whole"]
     free = (sum(nodes.gpu), sum(nodes.cpu), sum(nodes.memory), sum(nodes.pods))
@@ -112,7 +108,8 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
             for kind in KINDS:
                 now[kind] += first.requested[kind] * fits
         if fits:
-            counts.append(GroupDemand(group, excluded, fits))
+            demand = GroupDemand(group, first, excluded, fits)
+            counts.append(replace(demand, first=next(iter(demand))) if first.name in excluded else demand)
     return counts
 
 

@@ -4,7 +4,7 @@ Every check is a necessary condition: a gang that fails one cannot start until t
 change. A gang that passes all of them may still find no arrangement.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.board.board import Board
@@ -104,16 +104,17 @@ def _nodes_for(board: Board, role: Role) -> Counted:
     key = "nodes for", node_constraints(role)
     lasting = board.nodes.lasting
     if key not in lasting:
-        lasting[key] = _by_size(entry for entry in _all_nodes(board) if is_kind_of(role, entry[0]))
+        nodes, fresh = _all_nodes(board), _fresh(board)
+        if board.matcher.mask(role) is not None:
+            nodes = [entry for entry in nodes if is_kind_of(role, entry[0])]
+        lasting[key] = _by_size([*nodes, *(entry for entry in fresh if is_kind_of(role, entry[0]))])
     obstacle: Counted = lasting[key]
     return obstacle
 
 
-def _all_nodes(board: Board) -> Iterator[tuple[Node, int]]:
-    for node in board.nodes.nodes:
-        if node.state is not NodeState.DRAINING:
-            yield node, 1
-    yield from _fresh(board)
+def _all_nodes(board: Board) -> list[tuple[Node, int]]:
+    """Return the nodes of the pool, without draining nodes and without those that it could still add."""
+    return [(node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
 
 
 def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
@@ -164,7 +165,7 @@ def _most(board: Board, roles: Sequence[Role]) -> Sums:
     key = "most", tuple(kinds)
     lasting = board.nodes.lasting
     if key not in lasting:
-        nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else _all_nodes(board)
+        nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else [*_all_nodes(board), *_fresh(board)]
         lasting[key] = _sum_of(board.pool, roles, nodes)
     obstacle: Sums = lasting[key]
     return obstacle

@@ -65,9 +65,8 @@ def is_schedulable(blockers: Sequence[Blocker]) -> bool:
 
 def nearest(numbers: Numbers) -> tuple[float, float]:
     """Return the sort key of a policy's refusal. The greatest lacks the smallest part of the request."""
-    keys = ("missing", "requested", "reclaimable")
-    missing, requested, reclaimable = (float(numbers.get(key) or 0) for key in keys)
-    return -missing / max(1, requested), reclaimable
+    missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
+    return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
 
 class _Values(dict[str, object]):

@@ -21,7 +21,6 @@ from scheduler.engine.explain.shortage import capacity_short_of, why_no_room
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
-_ABOUT_EVICTIONS = (Reason.NO_RECLAIMABLE_RESOURCES, Reason.VICTIMS_PROTECTED)
 
 
 class ReportedGroup(PendingGroup):
@@ -123,8 +122,10 @@ def _head(board: Board, group: PendingGroup) -> Gang:
 
 def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
     """Return the group with its reasons, or None if none of its gangs is pending."""
-    gang = next((gang for gang in group.gangs if gang.name not in board.served), None)
-    if gang is None:
+    for gang in group.gangs:
+        if gang.name not in board.served:
+            break
+    else:
         return None
     reasons = dict(group.reasons)
     if gang.stands and not gang.is_whole:
@@ -140,11 +141,11 @@ def _reported_group(board: Board, group: PendingGroup) -> ReportedGroup | None:
 def _name_what_binds(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
     """If several resources are short, report the resource that no eviction could free."""
     capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
-    evictions = [reasons[reason] for reason in _ABOUT_EVICTIONS if reasons.get(reason)]
-    if capacity is None or not evictions:
+    if capacity is None:
         return
-    closest = max(evictions, key=nearest)
-    if not closest.get("missing"):
+    reclaim, protected = reasons.get(Reason.NO_RECLAIMABLE_RESOURCES), reasons.get(Reason.VICTIMS_PROTECTED)
+    closest = max(reclaim, protected, key=nearest) if reclaim and protected else reclaim or protected
+    if not closest or not closest.get("missing"):
         return
     resource = closest["resource"]
     if resource != capacity["resource"] and capacity["resource"] in RESOURCES:

@@ -53,7 +53,7 @@ def divide_shares(
 ) -> None:
     """Divide the pool's capacity among its queues by their current requests."""
     for account in reversed(ledger.accounts.values()):  # projects before their departments
-        account.wanted = [_wanted(account, kind) for kind in KINDS]
+        account.wanted = _wanted(account)
     _divide_below(ledger, ledger.roots, capacity, pool, story)
 
 
@@ -134,12 +134,12 @@ def _input(claim: Claim, kind: int) -> QueueInput:
     )
 
 
-def _wanted(account: QueueAccount, kind: int) -> int:
-    """Return the amount that the queue can use: its requests within its own limits and those below it."""
-    requested = account.requested[kind]
+def _wanted(account: QueueAccount) -> list[int]:
+    """Return the amounts that the queue can use: its requests within its own limits and those below it."""
+    requested = account.requested
     if account.children:
-        requested = sum(child.wanted[kind] for child in account.children)
-    return min(account.limit[kind], requested)
+        requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
+    return list(map(min, account.limit, requested))
 
 
 def _k(pool: Pool) -> Fraction:

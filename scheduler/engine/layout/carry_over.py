@@ -7,7 +7,7 @@ ones, so the plan is the same with or without an earlier layout.
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter, is_, is_not
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import NO_CLAIM
@@ -37,7 +37,7 @@ def _is_near(before: Snapshot, now: Snapshot) -> bool:
         before.pools == now.pools
         and before.nodes == now.nodes
         and len(before.queues) == len(now.queues)
-        and all(map(_are_alike, before.queues, now.queues))
+        and (all(map(is_, before.queues, now.queues)) or all(map(_are_alike, before.queues, now.queues)))
     )
 
 

@@ -8,8 +8,9 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import delay_left
 from scheduler.engine.board.gang import Gang, roles_of
 from scheduler.engine.board.ledger import KINDS, within
-from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle, unschedulable
-from scheduler.engine.layout.request_shapes import shape
+from scheduler.engine.explain.feasible import never_fits
+from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle
+from scheduler.engine.layout.request_shapes import request_key
 from scheduler.engine.layout.soundness import orphans, overallocated, unmatched_reservations, validated_pods
 from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
@@ -146,7 +147,8 @@ class Layout:
             self.time_dependent.add(gang.name)
         if not gang.standing and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _kind(board, gang)
-            reason = unschedulable(board, kind, gang) or reason
+            if kind not in board.waiting:  # else a gang with the same request might fit
+                reason = never_fits(board, gang, kind[0]) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
         if gang.standing:
@@ -214,12 +216,13 @@ class Layout:
         return result
 
 
-def _kind(board: Board, gang: Gang) -> Hashable:
-    """Return a key that is equal for gangs that can share one refusal."""
+def _kind(board: Board, gang: Gang) -> tuple[Hashable, ...]:
+    """Return a key that is equal for gangs that can share one refusal; it begins with the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     waits = delay_left(board, workload) > 0
-    return gang.account, gang.choice, workload.priority, gang.non_preemptible, shape(gang), ends, waits
+    key = request_key(board, gang)
+    return key, gang.account, gang.choice, workload.priority, gang.non_preemptible, ends, waits
 
 
 def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:

@@ -9,23 +9,19 @@ from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.order import in_project
-from scheduler.engine.explain.feasible import never_fits
 from scheduler.engine.fair_share.shares import update_shares
 from scheduler.engine.fair_share.usage_history import update_usage_history
-from scheduler.engine.layout.request_shapes import request_key
 from scheduler.engine.placement.strategy import resolve_strategies
-from scheduler.engine.plan import Numbers, Reason
 
 by_name = attrgetter("name")
 
 
-def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
-    """Queue a gang with the pending gangs that have the same request."""
+def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
+    """Queue a gang with the pending gangs of its kind, which begins with the request key."""
     group = board.waiting.get(kind)
     if group is None:
         group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
-        judged = board.unschedulable.get(kind)
-        group.request_key = request_key(board, gang) if judged is None else judged[0]
+        group.request_key = kind[0]
         board.groups_by_project.setdefault(gang.account, []).append(group)
     gangs = _own_list(group)
     if gangs and in_project(gangs[-1]) > in_project(gang):
@@ -33,16 +29,6 @@ def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
     else:
         gangs.append(gang)
     gang.group = group
-
-
-def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Numbers] | None:
-    """Return the reason that the pool can never hold a gang without pods, or None if it might."""
-    if kind in board.waiting:
-        return None  # a gang with the same request passed
-    if kind not in board.unschedulable:
-        alike = request_key(board, gang)
-        board.unschedulable[kind] = alike, never_fits(board, gang, alike)
-    return board.unschedulable[kind][1]
 
 
 def remove_gang(board: Board, gang: Gang) -> None:

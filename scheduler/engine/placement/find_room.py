@@ -7,7 +7,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
 from scheduler.engine.placement.search import LEAST_STEPS, MOST_STEPS, search, worth_it
-from scheduler.engine.placement.spots import Horizon, equal_spots
+from scheduler.engine.placement.spots import Horizon, equal_spots, pick
 
 MOST_DOMAINS = 256  # domains tried for one gang before the gang is refused
 
@@ -20,12 +20,14 @@ def find_room(
     within: AbstractSet[int] | None = None,
 ) -> bool:
     """Place all replicas of the arrangement. If that fails, return False and leave the board unchanged."""
-    if gang.group is not None and not board.cycle.efforts.may_try(
-        gang, sum(need.count for need in arrangement)
-    ):
+    replicas, scoped = 0, False
+    for need in arrangement:
+        replicas += need.count
+        scoped = scoped or bool(need.scopes)
+    if gang.group is not None and not board.cycle.efforts.may_try(gang, replicas):
         return False
     within = open_to(board, gang, within)
-    if any(need.scopes for need in arrangement):
+    if scoped:
         everywhere = board.topology.everywhere if within is None else frozenset(within)
         placed = _Scoped(board, gang, horizon).place(arrangement, everywhere)
         return placed or search(board, gang, arrangement, horizon, within)
@@ -57,7 +59,7 @@ def _anywhere(
     most: int = MOST_STEPS,
 ) -> bool:
     start = board.mark()
-    for order in _orders(arrangement):
+    for order in _orders(arrangement) if len(arrangement) > 1 else (arrangement,):
         if all(place(board, gang, need, horizon, within) for need in order):
             return True
         board.rewind(start)
@@ -143,6 +145,13 @@ def place_most(
 ) -> int:
     """Place as many of the replicas as fit, each where it fits best. Return the number placed."""
     part, free = need.part, need.part.free_indices()
+    if need.count == 1:
+        index = next(free, None)
+        spot = None if index is None else pick(board, part, horizon, within)
+        if index is None or spot is None:
+            return 0
+        board.put(gang, part, index, spot)
+        return 1
     spots = equal_spots(board, part, need.count, horizon, within)
     for placed in range(need.count):
         index = next(free, None)

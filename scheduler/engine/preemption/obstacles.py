@@ -19,13 +19,18 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
     return _out_of_bounds(board, policy.gang, policy.requested, type(policy))
 
 
-def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> Obstacle | None:
-    """Return the reason that the policy can help the gang in no arrangement, or None if it might."""
+def hopeless(
+    board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
+) -> Obstacle | None:
+    """Return the reason that the policy can help the gang in no arrangement, or None if it might.
+
+    `needs_share` is the policy's answer for this board.
+    """
     if gang.simple:
         requested = gang.requested
         beyond = _beyond_share(gang, requested)
         if beyond is not None:
-            if policy_type.needs_share(board):
+            if needs_share:
                 return beyond
             if policy_type.finds_nothing_beyond_share(board, gang):
                 return _out_of_bounds(board, gang, requested, policy_type) or shortfall_without_victims(
@@ -53,9 +58,8 @@ def _beyond_share(gang: Gang, requested: Requested) -> Obstacle | None:
 def _out_of_bounds(
     board: Board, gang: Gang, requested: Requested, policy: type[PreemptionPolicy]
 ) -> Obstacle | None:
-    non_preemptible = over_non_preemptible_quota(gang, requested)
-    if non_preemptible is not None:
-        return non_preemptible
+    if gang.non_preemptible and (quota := over_non_preemptible_quota(gang, requested)) is not None:
+        return quota
     bound = over_bounds(gang, requested)
     if bound is not None and bound[0] not in policy.relieves:
         return bound

@@ -317,7 +317,7 @@ class Consolidate(PreemptionPolicy):
 
     takes_growth = False
     moves_only = True
-    silent = True
+    unreported = frozenset({Reason.NO_RECLAIMABLE_RESOURCES})
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)

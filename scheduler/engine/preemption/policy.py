@@ -18,7 +18,7 @@ class PreemptionPolicy:
     takes_gangs = True
     takes_growth = True
     moves_only = False  # all victims must be placed again
-    silent = False  # its failures are not reported, because other policies have the better numbers
+    unreported: frozenset[Reason] = frozenset()  # refusals for which other policies have the better numbers
     relieves: frozenset[Reason] = frozenset()  # bounds under which evictions can make room
     most_moves: int | None = None
     most_trials = NO_BOUND

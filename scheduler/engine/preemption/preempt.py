@@ -62,23 +62,17 @@ def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: typ
 
     While no gang is placed, the board is the same for all groups and their order does not matter.
     """
-    refusals = []
+    refusals: list[tuple[Gang, Reason | None, Numbers]] = []
+    needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
     for group in hopeful:
         gang = group.gangs[group.at]  # still pending, because nothing has changed since
-        obstacle = hopeless(board, gang, policy_type)
+        obstacle = hopeless(board, gang, policy_type, needs_share)
         if obstacle is None:
             return False
-        refusals.append((gang, *_reported(obstacle, policy_type)))
+        reason, numbers = obstacle
+        refusals.append((gang, reason if numbers and reason not in unreported else None, numbers))
     board.refuse_all(refusals)
     return True
-
-
-def _reported(refusal: Obstacle, policy_type: type[PreemptionPolicy]) -> tuple[Reason | None, Numbers]:
-    """Return the part of a refusal to record: nothing where another policy has better numbers."""
-    reason, numbers = refusal
-    if not numbers or (policy_type.silent and reason is Reason.NO_RECLAIMABLE_RESOURCES):
-        return None, {}
-    return reason, numbers
 
 
 def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
@@ -86,8 +80,8 @@ def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> b
     with board.trial(gang, otherwise=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         refusal = _try_arrangements(trial, policy, arrangements(gang))
-        if refusal is not None:
-            trial.reason, trial.numbers = _reported(refusal, policy_type)
+        if refusal is not None and refusal[1] and refusal[0] not in policy_type.unreported:
+            trial.refuse(*refusal)
     return refusal is None
 
 
