@@ -154,7 +154,8 @@ class PreemptionPolicy:
         """Return whether the gang may not be evicted."""
         if gang.non_preemptible or gang is self.gang:
             return True
-        if within_min_runtime(self.board, gang, self._guarded_for(gang)):
+        seconds = self._guarded_for(gang)
+        if seconds > 0 and within_min_runtime(self.board, gang, seconds):
             return True
         return self.spares_fresh and self._is_guarded_next(gang)
 

@@ -1,11 +1,12 @@
 """Remove victims from the board for one preemptor."""
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount
-from scheduler.engine.preemption.policy import Key, PreemptionPolicy
+from scheduler.engine.preemption.policy import PreemptionPolicy
 from scheduler.engine.preemption.victims import Victim, growth, single, whole
 
 
@@ -86,7 +87,7 @@ class VictimSelection:
         """Return the victims that the policy allows now, in the order of eviction."""
         policy = self.policy
         allowed = [(key, victim) for victim in victims if (key := policy.key(victim)) is not None]
-        allowed.sort(key=_by_key)
+        allowed.sort(key=itemgetter(0))
         return [victim for _, victim in allowed]
 
     def take(self, victim: Victim) -> bool:
@@ -136,7 +137,3 @@ class VictimSelection:
         if result is None:
             result = self._looked[account.name] = self.policy.may_take_from_queue(account)
         return result
-
-
-def _by_key(entry: tuple[Key, Victim]) -> Key:
-    return entry[0]

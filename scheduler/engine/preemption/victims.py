@@ -118,9 +118,7 @@ def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Return whether the gang is within its minimum runtime."""
-    if seconds <= 0:
-        return False
+    """Return whether the gang is within its minimum runtime, which is not 0."""
     started = gang.workload.started
     if started is None:
         running = [
