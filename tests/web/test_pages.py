@@ -320,6 +320,12 @@ def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in, running:
     assert "?project=vision" in text
 
 
+@pytest.mark.parametrize(("tumbling", "period"), [(True, "within each"), (False, "within the last")])
+def test_fair_share_page_names_the_usage_window(cast: Cast, sign_in, tumbling: bool, period: str) -> None:
+    NodePool.objects.update(window=86_400, tumbling_window=tumbling)
+    assert period in sign_in("alice").get("/fair-share").content.decode()
+
+
 def test_large_fair_share_page_expands_one_department(cast: Cast, sign_in, monkeypatch) -> None:
     monkeypatch.setattr("scheduler.web.fair_share.MOST_UNFOLDED", 1)
     alice = sign_in("alice")

@@ -68,12 +68,15 @@ def test_explanation_sentences_match_the_numbers(contended: Cast) -> None:
 
 
 def test_page_and_api_show_the_same_sentences(contended: Cast, sign_in: Any) -> None:
-    lines = [line for each in get_share(contended, "alice", "projects/vision/local").json()["trace"]
-             for line in each["explanation"]]  # fmt: skip
+    traces = get_share(contended, "alice", "projects/vision/local").json()["trace"]
+    lines = [line for each in traces for line in each["explanation"]]
+    headings = [f"{each['name']}: GPUs of {each['queue']}<" for each in traces if each["resource"] == "gpu"]
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
     inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
     for text in (whole, inner):
         assert all(f">{line}</li>".replace("'", "&#x27;") in text for line in lines)
+        assert headings
+        assert all(heading in text for heading in headings)
     assert "<html" in whole
     assert "<html" not in inner
 
