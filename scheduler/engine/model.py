@@ -60,7 +60,7 @@ class FairShareMode:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """The shape of a node that an elastic pool adds."""
+    """Shape of the nodes that an elastic pool adds."""
 
     gpus: int = 0
     gpu_model: str = ""
@@ -136,7 +136,7 @@ class Usage:
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def normalised(self, resource: int) -> float:
-        """Return the queue's usage as a fraction of its parent's allocation; may exceed 1."""
+        """Return the queue's usage as a fraction of its parent's allocation, which may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 
 
@@ -192,7 +192,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """The amounts charged to quotas; the board converts GPU memory requests by device size."""
+        """Amounts charged to quotas. The board converts GPU memory requests by device size."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 

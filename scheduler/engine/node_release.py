@@ -142,7 +142,7 @@ def _still_rests(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -
 def _without(
     snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
-    """Return the snapshot without the nodes and their pods; `moving` workloads must stay in the pool."""
+    """Return the snapshot without these nodes and their pods. Workloads in `moving` must stay in the pool."""
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
@@ -159,7 +159,7 @@ def _off(workload: Workload, pool: str, removed: AbstractSet[str]) -> Workload:
 
 
 def _places(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
-    """Return the new place of each moving pod; None unless exactly these pods are placed at once."""
+    """Return the new place of each moving pod, or None unless exactly these pods are placed at once."""
     steps = [step for bundle in answer.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {
         (step.workload, step.role, step.index): step
@@ -220,7 +220,7 @@ class Movable:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
-        """Return the discarded work in milliseconds of the node's capacity; None if a pod must not be moved.
+        """Return the discarded work in milliseconds of node capacity, or None if a pod must not be moved.
 
         Moving one replica disturbs the whole gang, so all work of the gang since its last checkpoint counts.
         """

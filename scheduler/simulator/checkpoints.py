@@ -37,7 +37,7 @@ class Checkpoints:
             workloads[name] = replace(workload, last_checkpoint=saved_at)
             heappush(self._next, (saved_at + self.every, name, started))
 
-    def resumed(self, workload: Workload) -> Workload:
+    def subtract_saved_work(self, workload: Workload) -> Workload:
         """Subtract the saved work of a stopped run from the remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds

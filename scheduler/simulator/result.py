@@ -107,7 +107,7 @@ def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
     held = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in HOLDING)
     return {
         "phase": phase,
-        "pods": [*_standing(workload), *_missing(workload, phase)],
+        "pods": [*_listed_pods(workload), *_missing(workload, phase)],
         "gpus": held / MILLI,
         "blockers": [
             {
@@ -122,7 +122,7 @@ def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
 
 
 def _in_units(numbers: Numbers) -> Answer:
-    """Return numbers in GPUs and CPUs; the engine counts in thousandths."""
+    """Convert the engine's thousandths to GPUs and CPUs."""
     if numbers.get("resource") not in ("gpu", "cpu"):
         return dict(numbers)
     return {
@@ -144,7 +144,7 @@ def _phase(workload: Workload) -> str:
     return "pending"
 
 
-def _standing(workload: Workload) -> list[Answer]:
+def _listed_pods(workload: Workload) -> list[Answer]:
     order = {role.name: place for place, role in enumerate(roles_of(workload.tree))}
     return [
         {

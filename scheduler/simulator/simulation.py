@@ -16,7 +16,7 @@ PASSING = (PodState.STOPPING, PodState.STARTING)
 
 
 class World:
-    """The simulated cluster. Workloads are frozen values that are replaced on change."""
+    """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
         """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds; None: never."""
@@ -157,7 +157,7 @@ class World:
                 pods.append(pod)
         left = replace(workload, pods=tuple(pods))
         stopped = has_pod_in(workload, STANDING) and not has_pod_in(left, STANDING)
-        self._write(self._checkpoints.resumed(left) if stopped else left)
+        self._write(self._checkpoints.subtract_saved_work(left) if stopped else left)
 
     def _place(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING

@@ -187,7 +187,7 @@ class Board:
         return Trial(self, gang, otherwise)
 
     def attempt(self) -> int:
-        """Count one more attempt inside a trial; return the mark to rewind to."""
+        """Count one more attempt inside a trial. Return the mark to rewind to."""
         self.cycle.trials += 1
         return len(self._log)
 
@@ -316,7 +316,7 @@ class Board:
                 self._emptied.append((part, pod.index))
 
     def _write_down(self, bundle: Bundle) -> None:
-        """Append a bundle; all growth of one gang goes into one bundle."""
+        """Append a bundle. All growth of one gang goes into one bundle."""
         if bundle.kind is Kind.GROW:
             for at, earlier in enumerate(self.cycle.bundles):
                 if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
@@ -347,7 +347,7 @@ class Board:
         return id(pod) in self._fresh
 
     def _start_otherwise(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that this cycle had already placed; return the remaining moves."""
+        """Withdraw or relocate pods that this cycle had already placed. Return the remaining moves."""
         withdrawn = [self._fresh.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {key_of(move) for move in withdrawn}
         instead = {key_of(move): move for move in moves if move.placed and key_of(move) in keys}

@@ -1,4 +1,4 @@
-"""Decisions of the current cycle in one pool; replaced when the next cycle starts."""
+"""Decisions of the current cycle in one pool, replaced when the next cycle starts."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

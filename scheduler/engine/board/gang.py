@@ -46,7 +46,7 @@ class BoardRole:
 
     @property
     def in_order(self) -> Iterable[Pod]:
-        """The placed replicas by index. The order of `live` depends on earlier trials."""
+        """Placed replicas by index. The order of `live` depends on earlier trials."""
         return self.live.values() if len(self.live) < 2 else [self.live[index] for index in sorted(self.live)]
 
     def free_indices(self) -> Iterator[int]:
@@ -152,7 +152,7 @@ class Gang:
 
     @property
     def root(self) -> BoardGroup:
-        """The tree of groups, built on first use because most gangs never need it."""
+        """Tree of groups, built on first use because most gangs never need one."""
         if self._root is None:
             self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
@@ -295,7 +295,7 @@ def _inside(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[
 
 
 def most_now(gang: Gang, part: BoardRole, more: int = 0) -> int:
-    """Return how many replicas a role may have now.
+    """Return the maximum number of replicas that a role may have now.
 
     For a role that scales with another, the replicas of that role (plus `more`) determine the number.
     """

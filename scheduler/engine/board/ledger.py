@@ -1,4 +1,4 @@
-"""The queues of one pool: quotas, limits, allocations and requests."""
+"""Queues of one pool: quotas, limits, allocations and requests."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple

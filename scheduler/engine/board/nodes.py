@@ -66,7 +66,7 @@ class Nodes:
 
     @property
     def by_whole(self) -> list[list[int]]:
-        """Ready nodes by the number of free whole devices; maintained from the first use on."""
+        """Ready nodes by the number of free whole devices, kept up to date from the first use on."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):
@@ -167,7 +167,7 @@ class Nodes:
             self._note_shared(i)
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
-        """Mark the resources of a pod as leaving; with sign -1, undo that."""
+        """Mark the resources of a pod as leaving. With sign -1, undo that."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

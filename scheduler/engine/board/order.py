@@ -120,7 +120,7 @@ class _Level(Generic[P]):
         return self.heap[0][4].head()
 
     def pop(self) -> bool:
-        """Remove the head and reinsert its queue at its new position; return False if nothing is left."""
+        """Remove the head and reinsert its queue at its new position. Return False if nothing is left."""
         member = self.heap[0][4]
         if member.pop():
             heapreplace(self.heap, self._placed(member))

@@ -41,7 +41,7 @@ Need = Callable[[Claim], int]
 def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
-    """Set the fair share of every queue from the top down; `story` collects the divisions."""
+    """Set the fair share of every queue from the top down. `story` collects the divisions."""
     for account in ledger.accounts.values():
         held, more = account.allocated, account.pending_request
         account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
@@ -97,7 +97,7 @@ def _divide_among(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share where capacity suffices for all; with weight 0 it is bounded by the quota."""
+    """Return the queue's share where capacity suffices for all. With weight 0, the quota limits the share."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
@@ -194,7 +194,7 @@ def _set_phase(notes: DivisionLog | None, phase: str, same: Sequence[Claim]) -> 
 
 
 def _by_quota(total: int) -> Weigh:
-    """Weigh claims by quota; an unlimited quota weighs as much as the total."""
+    """Weigh claims by quota. An unlimited quota weighs as much as the total."""
     return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
 
 

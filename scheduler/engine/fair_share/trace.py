@@ -24,7 +24,7 @@ class QueueInput:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The offer to one queue in one round.
+    """Offer to one queue in one round.
 
     `part` is the queue's fraction of the rest, `plain` the same fraction without history.
     """

@@ -8,7 +8,7 @@ from scheduler.engine.board.matching import node_constraints
 
 
 def shape(gang: Gang) -> Hashable:
-    """Return a key that is equal for gangs with identical requests; a gang with pods equals only itself."""
+    """Return a key that is equal for gangs with identical requests. A gang with pods has a key of its own."""
     if gang.stands:
         return gang.name
     if gang.simple and len(gang.parts) == 1:

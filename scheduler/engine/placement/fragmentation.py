@@ -29,7 +29,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class RequestMixRows:
-    """The mix as rows: one for each kind of GPU request, weighted by the number of replicas."""
+    """Mix as rows: one for each kind of GPU request, weighted by the number of replicas."""
 
     cpu: Ints
     memory: Ints
@@ -74,7 +74,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """The loss that one more replica of a kind causes on each node, and the device with the least loss."""
+    """Loss that one more replica of a kind causes on each node, and the device with the least loss."""
 
     losses: Ints
     device: Ints
@@ -83,7 +83,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Present or hypothetical states of nodes; a node may appear more than once."""
+    """Current or hypothetical states of nodes. A node may appear more than once."""
 
     node: Ints
     cpu: Ints

@@ -16,7 +16,7 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, on_node, takes
 
-MOST_STEPS = 3000  # on few nodes; with many nodes, steps cost more and fewer are allowed
+MOST_STEPS = 3000  # steps on few nodes; with many nodes, steps cost more and fewer are allowed
 LEAST_STEPS = 200
 MOST_REPLICAS = 500  # each replica is a step and a level of recursion
 MOST_LOOKS = 20_000  # node evaluations in all steps together

@@ -102,7 +102,7 @@ class Costs:
                 self._offers[name] = queue, left
 
     def _look_at(self, i: int) -> str | None:
-        """Price a node; return the name of its victim queue, or None if it cannot be cleared."""
+        """Price a node. Return the name of its victim queue, or None if the node cannot be cleared."""
         result = cheapest_on(self.selection, self.part, i)
         if result is None:
             return None

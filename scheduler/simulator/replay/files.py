@@ -24,7 +24,7 @@ NODES_BESIDE = {"philly": "*vc_nodes*.csv", "openb": "*node_list*.csv"}
 
 
 class NoSuchTrace(ScenarioError):
-    """The trace's files are missing."""
+    """Error for a trace whose files are missing."""
 
     def __init__(self, name: str, missing: Path) -> None:
         super().__init__(

@@ -73,7 +73,7 @@ class Seats:
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
             return Problem(path, f"more GPU memory than a device of {node.name} has", spec, has)
-        if problem := _listing(path, node, devices, request):
+        if problem := _listing_problem(path, node, devices, request):
             return problem
         rooms = [room[node.name] for room in self._rooms(state)]
         for room in rooms:
@@ -101,7 +101,7 @@ def _room(node: Node) -> _Room:
     return _Room([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
 
 
-def _listing(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
+def _listing_problem(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
     spec = str(list(devices))
     if len(devices) != request.devices:
         return Problem(

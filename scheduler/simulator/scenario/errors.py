@@ -11,7 +11,7 @@ class ScenarioError(Invalid):
     """An invalid scenario. `problems` lists all errors, and the message shows the first."""
 
     code: ClassVar[str] = "invalid-scenario"
-    title: ClassVar[str] = "The scenario cannot be taken"
+    title: ClassVar[str] = "The scenario is invalid"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(problems)

@@ -110,7 +110,7 @@ def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
     for number, name in enumerate(names):
         if first.setdefault(name, number) != number:
             message = f"is taken by {kind}[{first[name]}].name"
-            yield Problem(f"{kind}[{number}].name", message, shown(name), f"one {kind[:-1]} a name")
+            yield Problem(f"{kind}[{number}].name", message, shown(name), "a unique name")
 
 
 def _exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
