@@ -27,7 +27,7 @@ def test_packed_worker_starts_with_a_bare_python(tmp_path: Path) -> None:
         [sys.executable, "-I", "-S", "-c", code], env={}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2, done.stderr
-    assert "This is no pod of a session: 'BERTH_URL'" in done.stderr
+    assert "This is not a session pod: 'BERTH_URL'" in done.stderr
 
 
 def test_server_never_unpickles_user_data() -> None:
